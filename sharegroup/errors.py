@@ -1,14 +1,14 @@
 """The Kafka error codes that share groups use, and the exceptions of this project.
 
-The docstring of an exception states whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated
-once, where they occur, and stay attached as the cause.
+The docstring of an exception states whose fault it is. An error of a library (Kafka client, Delta, Spark) is replaced
+by one of these exceptions where it occurs, and stays attached as the cause.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the Kafka protocol; `retriable` is as in org.apache.kafka.common.errors."""
+    """Error codes of the Kafka protocol. `retriable` has the same value as in org.apache.kafka.common.errors."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -92,7 +92,7 @@ class ShareGroupError(Exception):
 
 
 class InvalidConfigError(ShareGroupError):
-    """The user's configuration is invalid. `problems` has one sentence per invalid key."""
+    """The user's configuration is invalid. `problems` contains one sentence for each invalid key."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.source = source
@@ -101,7 +101,7 @@ class InvalidConfigError(ShareGroupError):
 
 
 class RequestError(ShareGroupError):
-    """The requester is at fault, or late. The request is rejected with a Kafka error code, and no state changes."""
+    """A request is invalid or arrived too late. It is rejected with a Kafka error code, and no state changes."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
@@ -122,4 +122,4 @@ class FencedLeaderError(ShareGroupError):
 
 
 class StopRequested(ShareGroupError):
-    """The process received SIGTERM. The current batch is repeated after the next start."""
+    """The process received SIGTERM, so the current batch was not started. It runs after the next start of the job."""

@@ -1,4 +1,4 @@
-"""The fields of log records: one vocabulary for this project, and a formatter that writes them as JSON."""
+"""The names of the fields that log records have in this project, and a formatter that writes log records as JSON."""
 
 import json
 import logging
@@ -14,13 +14,13 @@ FORMAT_VARIABLE = "SHAREGROUP_LOG_FORMAT"
 
 
 class LogFields(TypedDict, total=False):
-    """The values in the sentence of a log record, by field name.
+    """The values in the message of a log record, by field name.
 
-    A call passes them as the only argument, `logger.info("group %(group)s: ...", LogFields(group=group_id))`, so that
-    a value is both in the sentence and a field.
+    A log call passes them as its only argument, `logger.info("group %(group)s: ...", LogFields(group=group_id))`. Each
+    value is then a part of the message and also a field of the JSON line.
     """
 
-    # what the line is about
+    # the object of the message
     group: str
     member: str
     instance: str  # group.instance.id of a static member
@@ -28,7 +28,7 @@ class LogFields(TypedDict, total=False):
     topic: str
     topic_id: str
     partition: int | None
-    partitions: str  # several, such as "0-2, 5"
+    partitions: str  # several partitions, such as "0-2, 5"
     offset: int
     end_offset: int
     broker: int  # node id
@@ -42,18 +42,18 @@ class LogFields(TypedDict, total=False):
     leader_epoch: int
     batch: int
     table: str
-    first_table: str  # of a query: the one whose commits decide
+    first_table: str  # the table to which a query commits first
     version: int
     lost_version: int
-    file: str  # a path, or the names of several
+    file: str  # a path, or the names of several files
     address: str  # an address that clients use
-    resource: str  # any other thing that is named, such as an assignor
+    resource: str  # the name of any other object, such as an assignor
     key: str  # of a row
     request: str  # id of a request row
-    # what happened
+    # the event
     error: object
     detail: str | int  # a part of the sentence that depends on the case
-    # how much
+    # numbers and durations
     count: int | None
     previous_count: int
     records: int
@@ -68,10 +68,10 @@ class LogFields(TypedDict, total=False):
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one JSON object: time, level, logger, message, the fields, and the stack trace if any."""
+    """Formats a log record as one JSON object: time, level, logger, message, `LogFields`, and any stack trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. Called by logging."""
+        """Return the log record as one line of JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -84,7 +84,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-#: The attribute of a record that keeps the fields when a filter has written them into the message.
+#: The attribute in which a logging filter stores the `LogFields` of a record when it formats the message early.
 FIELDS = "fields"
 
 
@@ -97,5 +97,5 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def log_formatter(text_format: str) -> logging.Formatter:
-    """Return the formatter that the environment selects; `text_format` is the format of `text`."""
+    """Return the formatter that SHAREGROUP_LOG_FORMAT selects. `text_format` is the format string for text lines."""
     return JsonLines() if os.environ.get(FORMAT_VARIABLE) == "json" else logging.Formatter(text_format)

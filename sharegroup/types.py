@@ -8,7 +8,7 @@ import re
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-#: The value of a field that an update record does not change (KIP-932, ShareUpdateValue).
+#: In an update record, the value of a field that the record does not change (KIP-932, ShareUpdateValue).
 UNCHANGED = -1
 
 #: Kafka's maximum length of a topic name, in characters.
@@ -46,7 +46,12 @@ class AcknowledgeType(IntEnum):
 
 
 class WaitsFor(IntEnum):
-    """What the fetches at a shard wait for: nothing, new records, or room in a window to acquire more records."""
+    """The reason why fetches are waiting at a shard (several share-partitions that the job processes together).
+
+    - NOTHING: no fetch is waiting, or a gateway will deliver the next records to the waiting ones.
+    - RECORDS: the log has no further records.
+    - ROOM: there are records, but the limit on record locks is reached, so none can be acquired.
+    """
 
     NOTHING = 0
     RECORDS = 1
@@ -54,9 +59,10 @@ class WaitsFor(IntEnum):
 
 
 class Cause(str, Enum):
-    """Why the state of a range changed: the `cause` column of the `delivery_log` table.
+    """The reason for a state change of a range of records, as in the `cause` column of the `delivery_log` table.
 
-    That table contains deliveries and their outcomes: RESERVE and UNRESERVE are left out, ASSIGN is written as FETCH.
+    The table contains only deliveries and their outcomes. It therefore has no rows for RESERVE and UNRESERVE, and shows
+    ASSIGN as FETCH.
     """
 
     FETCH = "fetch"
@@ -80,8 +86,7 @@ class Cause(str, Enum):
 class SharePartitionKey(NamedTuple):
     """A topic-partition in one share group.
 
-    `topic_id` identifies the topic; `topic` is its name. A topic that is deleted and created again under its name has
-    another id.
+    `topic_id` identifies the topic, and `topic` is its name. A topic that is deleted and created again gets another id.
     """
 
     group_id: str
@@ -101,7 +106,7 @@ class OffsetRange(NamedTuple):
 
 
 class AcquiredRange(NamedTuple):
-    """An entry of AcquiredRecords in a ShareFetch response."""
+    """A range of records that a member acquired: an entry of AcquiredRecords in a ShareFetch response."""
 
     first_offset: int
     last_offset: int
@@ -109,7 +114,10 @@ class AcquiredRange(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """An entry of AcknowledgementBatches: one type for the whole range, or one per offset, as numbers of the wire."""
+    """An entry of AcknowledgementBatches in a ShareFetch or ShareAcknowledge request.
+
+    `acknowledge_types` are the numbers of the Kafka protocol: one type for the whole range, or one for each offset.
+    """
 
     first_offset: int
     last_offset: int
@@ -117,12 +125,12 @@ class AcknowledgementBatch(NamedTuple):
 
 
 def is_reserved(state: RecordState, delivery_count: int) -> bool:
-    """Return whether records in this state are reserved: a gateway holds them, and no member was sent them."""
+    """Return whether records in this state are reserved: a gateway holds them and has not sent them to a member."""
     return delivery_count == 0 and state is RecordState.ACQUIRED
 
 
 class StateBatch(NamedTuple):
-    """A range of records in one state: an entry of StateBatches (KIP-932), plus the holder of ACQUIRED records.
+    """A range of records in one state: an entry of StateBatches (KIP-932), plus the member that holds ACQUIRED records.
 
     `member_id` and `lock_deadline_ms` are set if `delivery_state` is ACQUIRED and the batch comes from this project's
     tables. Kafka stores no ACQUIRED batches.
@@ -137,7 +145,7 @@ class StateBatch(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A state change of a range: a decision of the share-partition machine and a row of `delivery_log`.
+    """A state change of a range of records, which the share-partition machine decides and `delivery_log` contains.
 
     `delivery_count` is the count after the transition. `member_id` is the member that held or holds the range.
     `lock_deadline_ms` is set if `to_state` is ACQUIRED.
@@ -154,14 +162,17 @@ class Transition(NamedTuple):
 
 
 class ConfigSource(str, Enum):
-    """The source of a group's config value, as in DescribeConfigs: a request, or the job's configuration file."""
+    """The source of a group's config value, as in DescribeConfigs.
+
+    DYNAMIC_GROUP_CONFIG is a request that altered it. STATIC_BROKER_CONFIG is the job's configuration file.
+    """
 
     DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
     STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
 
 
-#: `config_source` of the row whose `config_value` is the time of the last request that altered the group's configs, in
-#: ms of broker time.
+#: The `config_source` of a special row of a group's configs. Its `config_value` is the time of the last request that
+#: altered them, in ms since the epoch by the brokers' clocks.
 LAST_ALTERED = "LAST_ALTERED"
-#: The same time, among the configs that a `config` row passes to the share-partitions of a group.
+#: The key of that time in a `config` row, which sends the configs of a group to its share-partitions.
 LAST_ALTERED_MS = "last_altered_ms"

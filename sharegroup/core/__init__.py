@@ -6,5 +6,5 @@ it decided, and only `replay` applies them. A restart is therefore a replay.
 - `share_partition`: the window of records in flight of one share-partition.
 - `share_coordinator`: the durable records of a share-partition.
 - `group_coordinator`: groups, members and assignments.
-- `operators`: these three machines behind the rows of a micro-batch.
+- `operators`: the stateful operators of the job, which call these three machines with the rows of a micro-batch.
 """

@@ -1,1 +1,1 @@
-"""Protocols: the rows of the three Kafka topics between members, gateways and the job, and Kafka's wire messages."""
+"""The rows of the three Kafka topics that members, gateways and the job exchange, and messages of Kafka's protocol."""

@@ -1,7 +1,7 @@
-"""Checks of acknowledgements that require no state of the records (KIP-932; for RENEW, KIP-1222). No I/O.
+"""Checks of acknowledgements that do not depend on the state of the records (KIP-932; for RENEW, KIP-1222). No I/O.
 
-Both the gateway and the job run these checks. So requests that the job would reject do not reach it, and an early
-response of the gateway is the one that the job would send.
+Both the gateway and the job run these checks. The gateway can therefore reject an invalid request itself, with the same
+error that the job would return.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,13 @@ UNUSED = (256,)
 def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -> None:
     """Check the acknowledgement batches of one share-partition.
 
-    Raise RequestError (INVALID_REQUEST), an error of this share-partition alone, for
-    - a range that is empty or begins before the previous one ends. (Equal offsets pass; the record's state rejects
-      them.)
+    Raises RequestError (INVALID_REQUEST) for
+    - a range that is empty, or begins before the last offset of the previous one. A range that begins at this offset
+      passes this check, and the share-partition machine rejects it.
     - acknowledge types that are neither one for the whole range nor one for each offset, or that are unknown
     - RENEW in a request without IsRenewAck (`is_renew_ack`)
+
+    The error concerns only this share-partition, and not the whole request.
     """
     previous_last = -1
     for first, last, types in batches:
@@ -59,14 +61,14 @@ def check_renewing_fetch(
 ) -> None:
     """Check that a ShareFetch with IsRenewAck requests no records.
 
-    Raise RequestError (INVALID_REQUEST), an error of the whole request.
+    Raises RequestError (INVALID_REQUEST) otherwise. The error concerns the whole request.
     """
     if is_renew_ack and (max_wait_ms > 0 or min_bytes > 0 or max_bytes > 0 or max_records > 0):
         raise _invalid("a fetch with IsRenewAck must have MaxWaitMs, MinBytes, MaxBytes and MaxRecords of 0")
 
 
 def has_renewals(batches: Sequence[AcknowledgementBatch]) -> bool:
-    """Return whether the lock of any offset is to be renewed."""
+    """Return whether any batch contains the acknowledge type RENEW."""
     return any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in batches)
 
 

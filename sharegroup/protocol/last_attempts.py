@@ -1,7 +1,7 @@
-"""The rule that a record at its last delivery attempt is delivered alone. No I/O.
+"""The rule that a record is delivered alone in its last delivery attempt. No I/O.
 
-A record that crashes its consumer then uses no delivery attempt of its neighbours. As in Kafka, the rule applies if a
-record may be delivered more than twice. It is the same for members of a gateway and members that are Spark jobs.
+If the record crashes its consumer, no delivery attempt of other records is lost. As in Kafka, the rule applies if the
+delivery count limit is above 2. It is used for Kafka clients at a gateway and for Spark jobs.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ class _Delivered(Protocol):
 
 
 def attempts_together(ranges: Sequence[_Delivered], delivery_count_limit: int) -> int:
-    """Return how many of the leading `ranges` may be delivered together.
+    """Return how many ranges at the beginning of `ranges` may be delivered together.
 
-    0 means that the first range is at its last delivery attempt: only its first record may be delivered. Limit 0 means
-    that the limit is not known.
+    0 means that the next delivery of the first range is its last one, so that only its first record may be delivered.
+    If the limit is unknown (0), all ranges may be delivered together.
     """
     if delivery_count_limit <= 2:
         return len(ranges)

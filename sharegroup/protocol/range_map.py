@@ -17,8 +17,9 @@ V = TypeVar("V")
 class RangeMap(Generic[V]):
     """Map from offset ranges to values, in three parallel sorted lists (first offsets, last offsets, values).
 
-    `assign` cuts ranges that it overlaps, and fuses with adjacent ranges of an equal value. So each content has exactly
-    one encoding, and two maps are equal if and only if they have the same value at each offset::
+    `assign` cuts the ranges that the new range overlaps, and merges ("fuses") the new range with adjacent ranges of
+    equal value. The stored ranges therefore depend only on the value at each offset. Two maps are equal if and only if
+    they have the same value at each offset::
 
         assign X into nothing          .......        .......
                                          XXX      ->  ..XXX..
@@ -41,15 +42,15 @@ class RangeMap(Generic[V]):
         equal neighbour on both sides  XX.A.XX        XXXXXXX    (one range of seven)
                                          XXX      ->
 
-    Offsets without a value are holes: `items` skips them, and ranges never fuse across one. An operation costs
-    O(log n + affected ranges), plus moving the list slices behind them. Values are compared with `==` and must not be
-    modified in place.
+    Offsets without a value are holes. `items` skips them, and ranges are never fused across a hole. An operation costs
+    O(log n + affected ranges), plus the cost of moving the list items behind them. Values are compared with `==` and
+    must not be modified in place.
     """
 
     __slots__ = ("_firsts", "_lasts", "_values")
 
     def __init__(self, items: Iterable[tuple[int, int, V]] = ()) -> None:
-        """Create a map of `items` (first offset, last offset, value). Where items overlap, the later one applies."""
+        """Create a map of `items`, (first offset, last offset, value). Where items overlap, the later item applies."""
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._values: list[V] = []
@@ -58,7 +59,10 @@ class RangeMap(Generic[V]):
 
     @classmethod
     def from_columns(cls, firsts: list[int], lasts: list[int], values: list[V]) -> RangeMap[V]:
-        """Return a map that uses three lists from `columns`: sorted, disjoint, fused. They are not checked."""
+        """Return a map that uses these lists, without copying them.
+
+        The ranges must be sorted, disjoint and fused, as `columns` returns them. This is not checked.
+        """
         ranges = cls.__new__(cls)
         ranges._firsts, ranges._lasts, ranges._values = firsts, lasts, values
         return ranges
@@ -68,7 +72,7 @@ class RangeMap(Generic[V]):
         return self._firsts, self._lasts, self._values
 
     def assign(self, first: int, last: int, value: V) -> None:
-        """Set the value of all offsets in first..last (inclusive). Raise ValueError for an empty range."""
+        """Set the value of all offsets in first..last (inclusive). Raises ValueError for an empty range."""
         _check(first, last)
         firsts, lasts, values = self._firsts, self._lasts, self._values
         if not lasts or first > lasts[-1]:  # the common case: a range after all others
@@ -99,7 +103,7 @@ class RangeMap(Generic[V]):
         self._replace(low, high, [*before, (new_first, new_last, value), *after])
 
     def discard(self, first: int, last: int) -> None:
-        """Remove the values of first..last (inclusive). Raise ValueError for an empty range."""
+        """Remove the values of first..last (inclusive). Raises ValueError for an empty range."""
         _check(first, last)
         firsts, lasts, values = self._firsts, self._lasts, self._values
         low = bisect_left(lasts, first)
@@ -207,7 +211,7 @@ R = TypeVar("R", bound=_Range)
 def append_fused(ranges: list[R], item: R) -> None:
     """Append a range, or extend the last one if the item follows it directly and all other fields are equal.
 
-    `RangeMap` fuses equal neighbours in the same way; this is for lists of named tuples in any order.
+    This merges named tuples in a list in the same way as `RangeMap` fuses ranges. The list need not be sorted.
     """
     if ranges:
         last = ranges[-1]
@@ -218,7 +222,7 @@ def append_fused(ranges: list[R], item: R) -> None:
 
 
 def holes_between(items: Iterable[tuple[int, int, Any]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of first..last that no item covers. Items must be in order, disjoint and clipped to it."""
+    """Yield the ranges of first..last that no item contains. Items must be sorted, disjoint and inside first..last."""
     expected = first
     for range_first, range_last, _ in items:
         if range_first > expected:

@@ -1,7 +1,8 @@
-"""The records of the response topic, which have one or several response rows.
+"""Conversion between response rows and records of the response topic. A record has one or several rows.
 
-A micro-batch may have a thousand responses to one gateway, and a record costs producer, brokers and consumer more than
-a row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are a JSON array of rows.
+A micro-batch may have a thousand responses to one gateway. Several rows in one record are cheaper for producer, brokers
+and consumer than one record for each row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are
+a JSON array of rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,12 +11,13 @@ from typing import Any
 from sharegroup.protocol.json_text import from_json, to_json
 
 LIST_SUFFIX = "[]"
-#: Maximum characters of an array: a few hundred rows, and far below the default message size limit of brokers.
+#: Maximum number of characters of an array. It allows a few hundred rows, and is far below the default message size
+#: limit of brokers.
 _MAX_CHARACTERS = 200_000
 
 
 def to_records(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
-    """Return (key, value) of the records for response rows, without rows that have no `reply_to`.
+    """Return the (key, value) records for response rows. Rows with an empty `reply_to` are dropped.
 
     Rows with the same key keep their order.
     """
@@ -38,13 +40,13 @@ def to_records(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]
 
 
 def decode_rows(value: bytes) -> list[Any]:
-    """Return the JSON values of the rows of a record. Raise ValueError."""
+    """Return the rows of a record as JSON values. Raises ValueError if the record is not JSON."""
     content = from_json(value)
     return content if isinstance(content, list) else [content]
 
 
 def to_record(response: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return (key, value) of a record with one row."""
+    """Return a (key, value) record with one row."""
     return response["reply_to"], to_json(response).encode()
 
 

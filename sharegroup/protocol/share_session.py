@@ -1,15 +1,16 @@
-"""The share sessions of one node (KIP-932, "Share sessions"). No clock, no I/O.
+"""The share sessions of one node, that is, of the gateway's port for one broker (KIP-932, "Share sessions").
 
-A session stores what a member fetches from this node, so that requests name only changes. A fetch with epoch 0 opens
-it. Fetches and acknowledgements then share its epoch:
+A session stores the partitions that a member fetches from this node, so that later requests contain only changes. A
+fetch with epoch 0 opens a session. Later fetches and acknowledgements must send its current epoch:
 
-    request epoch    ShareFetch                              ShareAcknowledge
-    0                opens; an older session is dropped      INVALID_SHARE_SESSION_EPOCH
-    n >= 1           the session's epoch, which increases    the same
-    -1               acknowledges, releases, closes          the same
+    request epoch    ShareFetch                                   ShareAcknowledge
+    0                opens a session and drops the previous one   INVALID_SHARE_SESSION_EPOCH
+    n >= 1           must be the session's epoch, which rises     the same
+    -1               acknowledges, releases records, closes       the same
 
-A session belongs to the connection of its last request. When that closes, the session ends, and the caller releases the
-member's records. Nothing in it is durable: a member whose session is gone opens another one with epoch 0.
+A session belongs to the connection of its last request. When this connection closes, the session ends, and the caller
+releases the member's records. Sessions are not durable. A member whose session has ended opens another one with epoch
+0. The module has no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -29,33 +30,34 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
-#: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch iterates over all.
+#: Maximum number of partitions of a session. It is limited because each fetch iterates over all of them. It is higher
+#: than the number of partitions that a broker should lead (Kafka recommends 4,000).
 MAX_PARTITIONS = 10_000
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as the share RPCs identify it."""
+    """A topic id and a partition, which identify a partition in the share RPCs."""
 
     topic_id: UUID
     partition: int
 
 
 class SessionKey(NamedTuple):
-    """The group and the sent member id of a session."""
+    """The group id and the member id of a session, as the member sent them."""
 
     group_id: str
     member_id: str
 
     @property
     def shortened(self) -> SessionKey:
-        """The key for state that is kept after the requests of a member."""
+        """The key with long names replaced by digests, for state that outlives the requests of a member."""
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
         return SessionKey(shorten_name(self.group_id), shorten_name(self.member_id))
 
 
 class ContextKind(Enum):
-    """The effect of a request on its session."""
+    """The effect of a request on its session: NEW opens it, INCREMENTAL continues it, FINAL closes it."""
 
     NEW = "new"
     INCREMENTAL = "incremental"
@@ -64,10 +66,15 @@ class ContextKind(Enum):
 
 @dataclass(eq=False)
 class ShareSession:
-    """The session of one member; `epoch` is the one that its next request must have.
+    """The share session of one member.
 
-    `unanswered` are the partitions that must have an entry in the next response, even without records. As in Kafka,
-    these are the partitions that had no entry since they were added, and those whose last entry had an error.
+    Attributes:
+        key: The group and the member.
+        connection_id: The connection of its last request.
+        epoch: The epoch that its next request must contain.
+        partitions: The partitions that the member fetches, as an ordered set.
+        unanswered: The partitions that must have an entry in the next response, even without records. As in Kafka,
+            these are the partitions that had no entry since they were added, and those whose last entry had an error.
     """
 
     key: SessionKey
@@ -77,13 +84,16 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions for a response, in which the partitions `failed` have an error."""
+        """Return the unanswered partitions, which the caller adds to the next response.
+
+        `failed` are the partitions that have an error in this response, so they are unanswered again.
+        """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
         return answered
 
     def rotated_partitions(self, epoch: int) -> list[TopicIdPartition]:
-        """Return the partitions rotated left by the request's epoch, so that each is first in turn."""
+        """Return the partitions, rotated by the epoch of the request, so that each partition comes first in turn."""
         partitions = list(self.partitions)
         if epoch < 1 or len(partitions) < 2:
             return partitions
@@ -92,10 +102,14 @@ class ShareSession:
 
 
 class FetchContext(NamedTuple):
-    """The work of a ShareFetch.
+    """The session of a ShareFetch request, and the partitions to read for it.
 
-    `partitions` are to be read, in this order (none when FINAL). `dropped` is the session that a NEW one replaced. The
-    session of a FINAL context is already closed. The caller releases its member's records, and those of `dropped`.
+    Attributes:
+        session: The session of the request. If `kind` is FINAL, it is already closed, and the caller must release the
+            member's records.
+        kind: The effect of the request on the session.
+        partitions: The partitions to read, in this order. Empty if `kind` is FINAL.
+        dropped: The session that a NEW one replaced, or None. The caller must release its records.
     """
 
     session: ShareSession
@@ -105,14 +119,14 @@ class FetchContext(NamedTuple):
 
 
 class AcknowledgeContext(NamedTuple):
-    """The work of a ShareAcknowledge: INCREMENTAL or FINAL, as in FetchContext."""
+    """The session of a ShareAcknowledge request. `kind` is INCREMENTAL or FINAL, as in `FetchContext`."""
 
     session: ShareSession
     kind: ContextKind
 
 
 class ShareSessionCache:
-    """All sessions of one node, at most `limit` (`group.share.max.share.sessions`)."""
+    """All share sessions of one node, at most `limit` (`group.share.max.share.sessions`)."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -143,10 +157,13 @@ class ShareSessionCache:
         forget: Iterable[TopicIdPartition] = (),
         has_acks: bool = False,
     ) -> FetchContext:
-        """Return the context of a ShareFetch; `has_acks`: it acknowledges records.
+        """Open, continue or close a session for a ShareFetch request, and return its context.
 
-        Raises RequestError: INVALID_REQUEST (ids, acknowledgements with epoch 0, more than `MAX_PARTITIONS`),
-        SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. Nothing has changed then.
+        `add` and `forget` are the changes of the session's partitions. `has_acks` is whether the request acknowledges
+        records. Raises RequestError, without any change of the session:
+        - INVALID_REQUEST for an invalid group or member id, for acknowledgements with epoch 0, or if the session would
+          have more than `MAX_PARTITIONS` partitions
+        - SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH, as in the KIP
         """
         key = _checked_key(group_id, member_id)
         add, forget = tuple(add), tuple(forget)
@@ -162,10 +179,12 @@ class ShareSessionCache:
     def acknowledge_context(
         self, group_id: str | None, member_id: str | None, epoch: int, connection_id: int
     ) -> AcknowledgeContext:
-        """Return the context of a ShareAcknowledge.
+        """Continue or close a session for a ShareAcknowledge request, and return its context.
 
-        Raises RequestError: INVALID_REQUEST (ids), INVALID_SHARE_SESSION_EPOCH (also for 0, which cannot open a
-        session), SHARE_SESSION_NOT_FOUND. Nothing has changed then.
+        Raises RequestError, without any change of the session:
+        - INVALID_REQUEST for an invalid group or member id
+        - INVALID_SHARE_SESSION_EPOCH for a wrong epoch, or for 0, because this request cannot open a session
+        - SHARE_SESSION_NOT_FOUND if the member has no session
         """
         key = _checked_key(group_id, member_id)
         if epoch == INITIAL_EPOCH:
@@ -173,7 +192,7 @@ class ShareSessionCache:
         return AcknowledgeContext(*self._continue(key, epoch, connection_id))
 
     def evict_connection(self, connection_id: int) -> list[ShareSession]:
-        """Remove and return the sessions of a closed connection; the caller releases their members' records."""
+        """Remove and return the sessions of a closed connection. The caller must release their members' records."""
         keys = self._by_connection.pop(connection_id, set())
         self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
@@ -219,7 +238,10 @@ class ShareSessionCache:
         return session, ContextKind.INCREMENTAL
 
     def _move(self, session: ShareSession, connection_id: int) -> None:
-        """Move the session to a new connection, because the end of the old one may be noticed late."""
+        """Assign the session to the connection of its newest request.
+
+        When the gateway later detects that an earlier connection has closed, the session is not affected.
+        """
         if session.connection_id != connection_id:
             self._leave_connection(session)
             session.connection_id = connection_id
@@ -248,7 +270,10 @@ def _check_size(
 
 
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
-    """Add and remove partitions. One that is both added and forgotten was named only for its acknowledgements."""
+    """Add and remove partitions of a session.
+
+    A partition that is in both `add` and `forget` is not fetched. The request contains it only to acknowledge records.
+    """
     for partition in add:
         if partition not in session.partitions:
             session.partitions[partition] = session.unanswered[partition] = None

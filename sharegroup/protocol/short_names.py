@@ -1,13 +1,17 @@
-"""Bounded keys for names that clients choose."""
+"""Keys of limited length for names that clients choose."""
 
 import hashlib
 
-#: Longest name that is used as it is. A name may have 32 KB; 100,000 members with such names would take gigabytes.
+#: Maximum length of a name that is used unchanged, in characters. Clients may send names of 32 KB, and 100,000 of them
+#: would take gigabytes of memory.
 LONGEST = 256
 
 
 def shorten_name(name: str) -> str:
-    """Return the name, or a digest of a long one. No client can send a digest: UTF-8 has no lone surrogates."""
+    """Return the name, or a digest if it has more than `LONGEST` characters.
+
+    A digest begins with a lone surrogate, which UTF-8 cannot encode, so it never equals a name that a client sends.
+    """
     if len(name) <= LONGEST:
         return name
     return "\udc80" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()

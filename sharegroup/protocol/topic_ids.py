@@ -1,4 +1,4 @@
-"""Topic ids: those of Kafka, or ids derived from topic names for brokers without topic ids (before 2.8)."""
+"""Topic ids: their text format, and ids that are derived from names for brokers without topic ids (before 2.8)."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 def derive_topic_id(cluster_id: str | None, name: str) -> uuid.UUID:
-    """Return an id derived from cluster id and topic name, which every process computes alike."""
+    """Return a topic id that is derived from the cluster id and the name, so that all processes compute the same id."""
     digest = hashlib.sha256(f"sharegroup topic id\0{cluster_id or ''}\0{name}".encode()).digest()
     return uuid.UUID(bytes=digest[:16], version=4)
 
@@ -19,5 +19,5 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
 
 
 def parse_topic_id(text: str) -> uuid.UUID:
-    """Parse a topic id in Kafka's text format. Raise ValueError."""
+    """Parse a topic id in Kafka's text format. Raises ValueError if the text is not a topic id."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

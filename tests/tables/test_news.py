@@ -145,7 +145,7 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
     job.batch(of("p1", 0))
     assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
     assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, continues in another process"]
-    told = "This process is no longer member m1: another process has joined as it."
+    told = "This process is no longer member m1: another process has joined as this member."
     assert job.batch(of("p1", 2)) == [f"group billing: a process of member m1 fenced: {told}"]
     removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
     assert job.batch(removed) == [

@@ -1,8 +1,8 @@
-"""The records that one handler call collects, and the group as it will be after their replay.
+"""The records that one handler call collects, and a copy of the group to which they are applied.
 
-A handler decides in steps: member, group epoch, assignor, member at the new epoch. Each step depends on the previous
-ones, but the group itself must not change. The steps therefore work on a copy. It is made with the first record,
-because most heartbeats have none.
+A handler proceeds in steps: update the member, raise the group epoch, run the assignor, move the member to the new
+epoch. Each step depends on the previous ones, but a handler must not change the group itself. The steps therefore use a
+copy. The copy is made when the first record is added, because most heartbeats add none.
 """
 
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from sharegroup.core.group_coordinator.records import (
 
 
 class Records(NamedTuple):
-    """The records of a handler call: table rows, and soft records that exist only in the operator's state."""
+    """The records of a handler call: rows of tables, and soft records, which exist only in the operator's state."""
 
     table: tuple[TableRecord, ...] = ()
     soft: tuple[SoftRecord, ...] = ()
 
 
 class Change:
-    """Collects records. `after` is the group with the records so far."""
+    """Collects the records of one handler call. `after` is the group after the records that were added so far."""
 
     def __init__(self, before: GroupMetadata) -> None:
         self._before = before
@@ -38,7 +38,7 @@ class Change:
         self.after = before
 
     def add(self, record: Record) -> None:
-        """Add a record. It replaces an earlier one with the same key, because each record is the whole row."""
+        """Add a record. It replaces an earlier record with the same key, because each record contains a whole row."""
         if self.after is self._before:
             self.after = self._before.copy()
         self.after.replay(record)
@@ -49,8 +49,8 @@ class Change:
     def bump_group_epoch(self) -> None:
         """Raise the group epoch, because members, subscriptions or partitions changed (KIP-848, "Group epoch").
 
-        Epoch 1 stands for a group to which nothing has been assigned yet, so a new group starts with 2 (KAFKA-20268).
-        The run of the assignor for this epoch does not wait for share-partitions to be initialized.
+        A new group starts with epoch 2, because epoch 1 means that nothing has been assigned yet (KAFKA-20268). The run
+        of the assignor for the new epoch does not wait until share-partitions are initialized.
         """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
         epoch = self.after.next_epoch
@@ -59,7 +59,7 @@ class Change:
             self.add(InitializationRecord(None))
 
     def records(self) -> Records:
-        """Return one record per changed key, in the order of their last changes."""
+        """Return the last record of each key, in the order in which they were added."""
         soft = [record for record in self._records.values() if isinstance(record, SoftRecord)]
         table = [record for record in self._records.values() if not isinstance(record, SoftRecord)]
         return Records(tuple(table), tuple(soft))

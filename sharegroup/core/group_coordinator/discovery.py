@@ -1,8 +1,10 @@
-"""Discovery of share-partitions from the metadata of heartbeats (KIP-932, "Share-partitions").
+"""Discovery of share-partitions from the topic metadata in heartbeats (KIP-932, "Share-partitions").
 
-Topics are identified by id. A member with old metadata may know fewer partitions, so no share-partition is removed. It
-may also name a deleted topic, which is recognised by its id once the coordinator was notified of the deletion. Until
-then, two ids under one name cannot be ordered, so a topic whose name has another id in the group is ignored.
+Topics are identified by id. The metadata of a member may be old:
+- It may have fewer partitions than the topic, so discovery never removes share-partitions.
+- It may contain a deleted topic. Such a topic is ignored if the coordinator was notified of its deletion. Before the
+  notice, the coordinator cannot decide which of two ids with the same name is newer. It therefore ignores a topic if
+  the group already has another id for its name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,10 +26,10 @@ def discover_partitions(
     auto_offset_reset: str,
     now_ms: int,
 ) -> Iterator[SharePartitionRecord]:
-    """Yield the records of new share-partitions, to be initialized under the group's next epoch.
+    """Yield the records of new share-partitions, which are to be initialized under the group's next epoch.
 
-    `auto_offset_reset` is the group's share.auto.offset.reset, which sets the start of topics that are new to the
-    group.
+    `auto_offset_reset` is the group's share.auto.offset.reset. It determines the start offset in topics that are new to
+    the group.
     """
     topic_ids = group.topic_ids()
     for topic in subscribed:
@@ -37,8 +39,8 @@ def discover_partitions(
         if topic_ids.get(topic, topic_id) != topic_id or group.is_deleted_topic(topic_id, now_ms):
             continue
         known = group.current_partitions(topic_id)
-        # If the first n partitions are known, the others were added to the topic later. If others are known, their
-        # offsets were altered, and the unknown partitions have always existed.
+        # If the known partitions are 0..n-1, the others were added to the topic later. Otherwise the known ones were
+        # added by a request that altered their offsets, and the unknown partitions already existed then.
         are_the_first = bool(known) and max(known) == len(known) - 1
         start_offset = FROM_THE_BEGINNING if are_the_first else BY_AUTO_OFFSET_RESET
         for partition in range(partitions):

@@ -1,6 +1,7 @@
-"""A group's state as compact JSON, for the operator's state store, which is written with every heartbeat.
+"""Conversion of a group's state to compact JSON, which the operator's state store writes with every heartbeat.
 
-Partitions are stored as ranges, share-partitions as runs of equal ones, and each distinct assignment once.
+To save space, partitions are stored as ranges, share-partitions with equal fields as one entry, and each distinct
+assignment once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ FORMAT_VERSION = 1
 
 
 def dump_group(group: GroupMetadata) -> dict[str, Any]:
-    """Return the group as a JSON-able dict; `restore` returns an equal group."""
+    """Return the group as a JSON-able dict, from which `restore_group` returns an equal group."""
     assignments: dict[Assignment, int] = {}
 
     def index(assignment: Assignment) -> int:
@@ -67,7 +68,7 @@ def dump_group(group: GroupMetadata) -> dict[str, Any]:
 
 
 def restore_group(group_id: str, content: dict[str, Any]) -> GroupMetadata:
-    """Return the group that `dump` wrote. Raise ValueError for a dump of another format version."""
+    """Return the group that `dump_group` wrote. Raises ValueError if `content` has another format version."""
     if content["version"] != FORMAT_VERSION:  # the supervisor recognises this message
         raise ValueError(
             f"group {group_id}: the checkpoint of the query group_coordinator has state of format "
@@ -120,7 +121,7 @@ def _partitions(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 
 def _runs(records: Iterable[SharePartitionRecord]) -> list[list[Any]]:
-    """Return neighbouring share-partitions with equal fields as [first, last, *fields]."""
+    """Return [first partition, last partition, *fields] for each run of share-partitions with equal fields."""
     runs: RangeMap[tuple[Any, ...]] = RangeMap()
     for record in sorted(records, key=lambda record: record.partition):
         rest = (record.status.value, record.state_epoch, record.start_offset, record.auto_offset_reset)

@@ -21,9 +21,11 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: How many deleted topics are kept, and for how long: longer than clients cache metadata. Kafka never reuses an id. An
-#: id that was derived from a name (brokers without topic ids) then denotes the next topic of that name.
+#: Maximum number of ids of deleted topics that a group keeps.
 MAX_DELETED_TOPICS = 1_000
+#: How long such an id is kept, in ms. It is longer than clients cache metadata. After this time the id counts as a new
+#: topic again, because an id that was derived from a name (brokers without topic ids) is used for the next topic of
+#: that name. Kafka never reuses its own ids.
 DELETED_TOPIC_MS = 600_000
 
 
@@ -31,17 +33,27 @@ DELETED_TOPIC_MS = 600_000
 class GroupMetadata:
     """A group's epochs, members and share-partitions. Times are milliseconds since the epoch.
 
-    - `share_partitions`: topic id and partition to the last record of each. At most one topic id per name has records
-      that are not DELETING.
-    - `targets`, `session_deadlines` and `deadline_receivers` have an entry per member. A receiver is (`reply_to` of the
-      last heartbeat response, until when other requesters may rely on an earlier deadline).
-    - `configs`: the values that requests have set, by name. They outlive the group.
-    - `deleted_topics`: ids of deleted topics, the newest last, to the time of the notice.
-    - `assignor`, `assignment_timestamp_ms`: name of the assignor of the last run ("" before the first), and its time,
-      None if it had nothing to assign. `departed`: ids of the members that left since then.
-    - `static_members`: group instance ids of static members to their member ids (KIP-345).
-    - `initializing_since_ms`: when the assignor began to wait for share-partitions to be initialized, or None.
-      While a run is pending, a heartbeat discovered them then. Otherwise the first of a topic was initialized then.
+    Attributes:
+        group_id: The name of the group.
+        group_epoch: Increases when members, subscriptions or partitions change. 0 for a group that never existed.
+        assignment_epoch: The group epoch for which the current targets were computed.
+        group_state: EMPTY, STABLE or DEAD.
+        members: The record of each member, by member id.
+        targets: The assignment that each member receives with its next heartbeat, by member id.
+        session_deadlines: The time at which each member's session ends, by member id.
+        deadline_receivers: By member id, the `reply_to` of the last heartbeat response, and the latest deadline that
+            any other requester has received for the member.
+        share_partitions: The last record of each share-partition, by topic id and partition. At most one topic id per
+            topic name has records that are not DELETING.
+        configs: The values that requests have set, by name. They outlive the group.
+        deleted_topics: The time of the notice of each deleted topic, by topic id, with the newest last.
+        assignor: The name of the assignor that ran last, or "" before the first run.
+        assignment_timestamp_ms: The time of this run, or None if it had nothing to assign.
+        departed: The ids of the members that left since this run.
+        static_members: The member id of each static member, by group instance id (KIP-345).
+        initializing_since_ms: The time since which the assignor waits for share-partitions to be initialized, or None.
+            While a run is pending, it is the time at which a heartbeat discovered them. Otherwise it is the time at
+            which the first share-partition of a topic was initialized.
     """
 
     group_id: str
@@ -63,7 +75,7 @@ class GroupMetadata:
 
     @property
     def next_epoch(self) -> int:
-        """The group epoch after the next change; a new group starts with 2, as in Kafka since 4.3."""
+        """The group epoch after the next change. A new group starts with 2, as in Kafka since 4.3."""
         return max(self.group_epoch, 1) + 1
 
     @property
@@ -136,7 +148,7 @@ class GroupMetadata:
         )
 
     def replay(self, record: Record) -> None:
-        """Apply one record. A group changes in no other way."""
+        """Apply one record. No other method changes the group."""
         if isinstance(record, SessionRecord):
             self.session_deadlines[record.member_id] = record.deadline_ms
             self.deadline_receivers[record.member_id] = record.reply_to, record.others_until_ms
@@ -195,8 +207,8 @@ class GroupMetadata:
     def _replay_group(self, record: ShareGroupRecord) -> None:
         """Apply a group record.
 
-        A dead group keeps its epochs, so that they fence old requests when the group is joined again. It also keeps its
-        configs and the share-partitions whose states are still to be deleted.
+        A dead group keeps its epochs, so that requests of former members are rejected after a member joins the group
+        again. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
         """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch

@@ -1,4 +1,7 @@
-"""Checks of ShareGroupHeartbeat (KIP-932, "ShareGroupHeartbeat API"). Administrators' requests: `admin_rules`."""
+"""Checks of ShareGroupHeartbeat requests (KIP-932, "ShareGroupHeartbeat API").
+
+The module `administration.admin_rules` has the checks of administrators' requests.
+"""
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord
@@ -9,12 +12,12 @@ from sharegroup.types import is_topic_name
 
 JOIN_GROUP_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1
-#: A static member leaves for a restart (KIP-848).
+#: The epoch that a static member sends when it leaves for a restart (KIP-848).
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
 def check_heartbeat(request: HeartbeatRequest) -> None:
-    """Raise RequestError if the request is invalid in any state of the group.
+    """Raise RequestError if the request itself is invalid, whatever the state of the group is.
 
     The code is INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to an illegal topic name.
     """
@@ -28,7 +31,7 @@ def check_heartbeat(request: HeartbeatRequest) -> None:
         (is_join and not request.subscribed_topic_names, "SubscribedTopicNames must be set in first request."),
         (request.group_instance_id is not None and not request.group_instance_id.strip(), "InstanceId can't be empty."),
         (request.incarnation_id is not None and not request.incarnation_id.strip(), "IncarnationId can't be empty."),
-        (is_static and request.incarnation_id is None, "IncarnationId must be set of a static member."),
+        (is_static and request.incarnation_id is None, "IncarnationId must be set for a static member."),
         (request.member_epoch < least_epoch, "MemberEpoch is invalid."),
     )
     for is_wrong, message in faults:
@@ -41,14 +44,17 @@ def check_heartbeat(request: HeartbeatRequest) -> None:
 
 
 def check_capacity(group: GroupMetadata, max_size: int) -> None:
-    """Raise RequestError (GROUP_MAX_SIZE_REACHED) if no new member may join; present members are not affected."""
+    """Raise RequestError (GROUP_MAX_SIZE_REACHED) if the group has `max_size` members, so that no other can join."""
     if len(group.members) >= max_size:
         message = f"The share group has reached its maximum capacity of {max_size} members."
         raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def get_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
-    """Return the member. Raise RequestError (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID) if there is none."""
+    """Return the member of the group with this id.
+
+    Raises RequestError: GROUP_ID_NOT_FOUND for an unknown group, UNKNOWN_MEMBER_ID for an unknown member.
+    """
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
     if member_id not in group.members:

@@ -3,17 +3,20 @@
 Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`. Each is
 the whole row, so the last record of a key is its state.
 
-Soft records change only the operator's state and are not written to tables: session deadlines, which change with every
-heartbeat; target assignments, which the assignor can compute again from the assignments that members received; the
-time of the assignor's last run; and deleted topics.
+Soft records change only the operator's state and are not written to tables:
+
+- session deadlines, because they change with every heartbeat
+- target assignments, because the assignor can compute them again from the assignments that members received
+- the time of the assignor's last run, and the time since which it waits for initializations
+- deleted topics
 """
 
 from enum import Enum
 from typing import NamedTuple
 
-#: Start offset of a share-partition of a topic that is new to the group: share.auto.offset.reset decides.
+#: Start offset in a topic that is new to the group. It means that share.auto.offset.reset determines the offset.
 BY_AUTO_OFFSET_RESET = -1
-#: Start offset of a partition that was added to a topic of the group: all of its records are new.
+#: Start offset of a partition that was added to a topic of the group, because all records in it are new.
 FROM_THE_BEGINNING = 0
 
 
@@ -26,7 +29,7 @@ class GroupState(str, Enum):
 
 
 class SharePartitionStatus(str, Enum):
-    """The lifecycle of a share-partition. Only initialized ones are assigned to members."""
+    """The status of a share-partition in its group. Only initialized share-partitions are assigned to members."""
 
     INITIALIZING = "initializing"
     INITIALIZED = "initialized"
@@ -34,7 +37,7 @@ class SharePartitionStatus(str, Enum):
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of a topic, ascending."""
+    """A topic and some of its partitions, in ascending order."""
 
     topic: str
     topic_id: str
@@ -61,11 +64,22 @@ class ShareGroupRecord(NamedTuple):
 class ShareGroupMemberRecord(NamedTuple):
     """A row of `share_group_members`; a tombstone removes it.
 
-    - `assignment`: what the member received at `member_epoch`.
-    - `previous_member_epoch` (-1: unknown): accepted once more, from a member that did not get its last response.
-    - `group_instance_id`: set for a static member, None for a dynamic one.
-    - `incarnation_id`: the process that joined last as the member; "" after it left for a restart, None if not given.
-    - `joined_ms`: when that process replaced another one; None if it replaced none.
+    Attributes:
+        group_id: The group.
+        member_id: The id that the member generated for itself, or the generated id of a static member.
+        member_epoch: The assignment epoch that the member was last sent.
+        rack_id: The member's rack, or None.
+        client_id: The `client.id` of its last heartbeat.
+        client_host: The host that sent its last heartbeat.
+        subscribed_topic_names: The topics that the member subscribes to.
+        assignment: The partitions that the member received at `member_epoch`.
+        previous_member_epoch: The epoch before `member_epoch`, or -1 if it is not known. Requests with this epoch are
+            still accepted, because the member may not have received its last response.
+        is_tombstone: Whether the record removes the member.
+        group_instance_id: The name of a static member, or None for a dynamic member.
+        incarnation_id: The process that joined last as the member. It is "" after this process left for a restart, and
+            None if the process sent no incarnation id.
+        joined_ms: The time at which this process replaced another one, or None if it replaced none.
     """
 
     group_id: str
@@ -91,8 +105,9 @@ class ShareGroupMemberRecord(NamedTuple):
 class SharePartitionRecord(NamedTuple):
     """A row of `share_partitions`; a tombstone removes it.
 
-    `state_epoch` is the group epoch of the initialization and fences older state. `auto_offset_reset` is the group's
-    share.auto.offset.reset at that time if it decides (`start_offset` is -1), else None.
+    `state_epoch` is the group epoch at the initialization. A durable state with a lower epoch is outdated.
+    `auto_offset_reset` is the group's share.auto.offset.reset at that time if it determines the start offset
+    (`start_offset` is -1), else None.
     """
 
     group_id: str
@@ -107,7 +122,7 @@ class SharePartitionRecord(NamedTuple):
 
 
 class ShareGroupConfigRecord(NamedTuple):
-    """A row of `share_group_configs`: a value that a request has set; None removes it."""
+    """A row of `share_group_configs`: a config value that a request has set. The value None removes the row."""
 
     group_id: str
     config_name: str
@@ -115,10 +130,10 @@ class ShareGroupConfigRecord(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """A member's session deadline, in milliseconds since the epoch. Soft.
+    """A member's session deadline, in milliseconds since the epoch. A soft record.
 
-    `reply_to` is the receiver of the deadline: the member itself, or its gateway. `others_until_ms` is the latest
-    deadline that any other gateway has received before.
+    `reply_to` identifies the requester that receives the deadline: the member itself, or its gateway. `others_until_ms`
+    is the latest deadline that any other gateway has received before.
     """
 
     member_id: str
@@ -128,27 +143,33 @@ class SessionRecord(NamedTuple):
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """The assignment that a member receives with its next heartbeat. Soft."""
+    """The assignment that a member receives with its next heartbeat. A soft record."""
 
     member_id: str
     assignment: Assignment
 
 
 class TargetAssignmentMetadataRecord(NamedTuple):
-    """The assignor that computed the targets, and when; the time is None if it had nothing to assign. Soft."""
+    """The name of the assignor that ran last, and the time, or None if it had nothing to assign. A soft record."""
 
     assignor: str
     assignment_timestamp_ms: int | None
 
 
 class InitializationRecord(NamedTuple):
-    """The assignor waits since `since_ms` for share-partitions to be initialized; None ends the wait. Soft."""
+    """The time since which the assignor waits for share-partitions to be initialized. A soft record.
+
+    None ends the wait.
+    """
 
     since_ms: int | None
 
 
 class DeletedTopicRecord(NamedTuple):
-    """A topic whose deletion is known since `time_ms`, so that old metadata does not add it again. Soft."""
+    """A topic whose deletion was reported at `time_ms`. A soft record.
+
+    It prevents old metadata in heartbeats from adding the topic again.
+    """
 
     topic_id: str
     time_ms: int

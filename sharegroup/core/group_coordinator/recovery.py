@@ -1,4 +1,4 @@
-"""Recovery of a group from the tables, for a start without a checkpoint."""
+"""Recovery of a group from the tables when the job starts without a checkpoint."""
 
 from collections.abc import Iterable
 
@@ -21,11 +21,11 @@ from sharegroup.core.group_coordinator.target_assignment import compute_targets
 def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
     """Replay the rows of a group and start a new session for each member.
 
-    `rows` hold at least the last row of each key; tombstones are optional.
+    `rows` must include the last row of each key; tombstones are optional.
 
-    The three tables are not committed together. A job that died between two commits leaves, for example, a member with
-    an epoch that its group has not reached. Epochs never decrease, so the group then starts with an epoch above all of
-    them and an assignment epoch below it. The first heartbeat then makes a new assignment durable.
+    The tables are not committed together. If a job stopped between two commits, a member may have a higher epoch than
+    its group, for example. Epochs never decrease, so the group then starts with an epoch above all stored ones, and
+    with a lower assignment epoch. The first heartbeat then makes a new assignment durable.
 
     Targets are not stored. The assignor computes them again from the assignments that members received. This changes
     nothing if every member had received its target, and as little as possible otherwise. The time of the last run is
@@ -69,7 +69,7 @@ def _newest_epoch(group: GroupMetadata) -> int:
 
 
 def _has_unreachable_target(group: GroupMetadata) -> bool:
-    """Return whether a member would never get its target, because it is at the assignment epoch already."""
+    """Return whether a member would never receive its target, because it has already reached the assignment epoch."""
     return any(
         member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]
         for member_id, member in group.members.items()

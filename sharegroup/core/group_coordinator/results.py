@@ -1,4 +1,4 @@
-"""The results of the handlers of the group coordinator."""
+"""The result types of the group coordinator's handlers."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 
 
 class ReleaseMember(NamedTuple):
-    """Release the records of a departed member in every initialized share-partition of the group.
+    """A request to release the records of a departed member in every initialized share-partition of the group.
 
-    Its last assignment is not enough, because it may hold locks of an earlier one.
+    Its last assignment does not suffice, because the member may hold records of an earlier assignment.
     """
 
     group_id: str
@@ -24,9 +24,9 @@ class ReleaseMember(NamedTuple):
 
 
 class FenceMember(NamedTuple):
-    """Reject requests of a member's earlier processes in every initialized share-partition of the group.
+    """A request to reject a member's earlier processes in every initialized share-partition of the group.
 
-    `incarnation_id` is the current process; its join was appended at `joined_ms`.
+    `incarnation_id` identifies the current process, whose join was appended at `joined_ms`.
     """
 
     group_id: str
@@ -37,9 +37,9 @@ class FenceMember(NamedTuple):
 
 
 class ConfigureGroup(NamedTuple):
-    """Set the group's effective config in every share-partition that is not being deleted.
+    """A request to set the group's effective config in every share-partition that is not being deleted.
 
-    `id` is the id of the request that altered it.
+    `id` is the id of the request that altered the config.
     """
 
     group_id: str
@@ -49,7 +49,10 @@ class ConfigureGroup(NamedTuple):
 
 
 class CoordinatorResult(NamedTuple):
-    """The result of a handler: table rows, soft records, a response, and the requests to send before the response."""
+    """The result of a handler: records, a response, and requests to share-partitions that precede the response.
+
+    `records` are written to tables. `soft_records` only change the operator's state.
+    """
 
     records: tuple[TableRecord, ...] = ()
     soft_records: tuple[SoftRecord, ...] = ()
@@ -60,7 +63,7 @@ class CoordinatorResult(NamedTuple):
 
 
 def response_header(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:
-    """Return the first fields of the response to a request."""
+    """Return the fields that every response copies from its request: id, `reply_to` and group id."""
     return request.id, request.reply_to, request.group_id
 
 

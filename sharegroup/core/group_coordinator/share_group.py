@@ -21,16 +21,16 @@ it may acknowledge them.
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
                                     and sends the notice `initialized`
 
-Sessions. `next_deadline_ms` is when `expire` is due. `heartbeat` expires no member: after a pause of the job, the
-heartbeats of all members wait in the request topic, and none of them was late. The caller therefore calls `expire`
-after the requests of its batch. A member whose heartbeat is read after its deadline, but before `expire`, stays. A
-static member (`static_membership`) has its own session timeout, and stays when it leaves for a restart.
+Sessions. `expire` is due at `next_deadline_ms`. `heartbeat` does not expire members, because after a pause of the job
+the heartbeats of all members are waiting in the request topic. The caller therefore calls `expire` after the requests
+of its batch. A member whose heartbeat is read after its deadline, but before `expire`, stays. A static member
+(`static_membership`) has its own session timeout, and stays in the group when it leaves for a restart.
 
-Departures. A member that leaves or times out yields a `ReleaseMember`, which makes its acquired records available.
-There is one exception: if it leaves through one gateway while another gateway may rely on its session, its locks run
-out instead. The notice contains the member's epoch. A member that joins again has a higher one, so a repeated or late
-notice has no effect. A join with epoch 0 by a present member releases nothing, because the same member id owns the
-locks.
+Departures. If a member leaves or times out, the result has a `ReleaseMember`, which makes its acquired records
+available. There is one exception: if the member leaves through one gateway while another gateway may rely on its
+session, its records stay locked until the locks expire. `ReleaseMember` contains the member's epoch. A member that
+joins again has a higher epoch, so a repeated or late `ReleaseMember` has no effect. A join with epoch 0 by a present
+member releases nothing, because the same member id owns the locks.
 
 Topics. Members subscribe to names. Everything else uses topic ids (`discovery`).
 """
@@ -114,19 +114,19 @@ INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
 
 
 class ShareGroup:
-    """The state machine of a group. Times are milliseconds since the epoch. Callers only read `metadata`."""
+    """The state machine of a group. Times are milliseconds since the epoch. Callers must not change `metadata`."""
 
     def __init__(self, metadata: GroupMetadata) -> None:
         self.metadata = metadata
 
     @classmethod
     def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> Self:
-        """Return the group of these table rows, with a new session per member; no rows mean an empty group."""
+        """Return the group that `rows` describe, with a new session for each member. Without rows, it is empty."""
         return cls(recovery.load_group(group_id, rows, now_ms, config))
 
     @classmethod
     def restore(cls, group_id: str, content: dict[str, Any]) -> Self:
-        """Return the group that `dump` wrote. Raise ValueError for another format version."""
+        """Return the group that `dump` wrote. Raises ValueError if `content` has another format version."""
         return cls(dumps.restore_group(group_id, content))
 
     def dump(self) -> dict[str, Any]:
@@ -135,21 +135,21 @@ class ShareGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` is due next."""
+        """The earliest session deadline, at which `expire` is due, or None if there are no members."""
         return min(self.metadata.session_deadlines.values(), default=None)
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
-        """Return when a deferred `update_assignment` is due, or None if none is deferred."""
+        """Return the time at which the caller must call `update_assignment`, or None if no run is deferred."""
         if is_run_pending(self.metadata):
             return next_run_ms(self.metadata, config)
         since_ms = self.metadata.initializing_since_ms
         return None if since_ms is None else since_ms + INITIALIZING_MS
 
     def awaits_assignment(self, member_id: str) -> bool:
-        """Return whether the member will get a new assignment soon.
+        """Return whether the member will receive a new assignment soon.
 
-        Either it subscribes to a topic with share-partitions that are not initialized yet, or it has no assignment
-        until the next run of the assignor.
+        This is so if it subscribes to a topic with share-partitions that are not initialized yet, or if it has no
+        assignment and a run of the assignor is pending.
         """
         member, group = self.metadata.members.get(member_id), self.metadata
         if member is None:
@@ -157,7 +157,7 @@ class ShareGroup:
         return _is_initializing(member, group) or (is_run_pending(group) and not group.targets[member_id])
 
     def replay(self, record: Record) -> None:
-        """Apply one record. The group changes in no other way."""
+        """Apply one record. No other method changes the group."""
         self.metadata.replay(record)
 
     def apply(self, result: CoordinatorResult) -> None:
@@ -168,10 +168,10 @@ class ShareGroup:
     def heartbeat(
         self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int | None = None
     ) -> CoordinatorResult:
-        """Join (epoch 0), leave (-1, or -2 for a restart) or stay (any other epoch).
+        """Handle a heartbeat: join (epoch 0), leave (-1, or -2 for a restart) or stay (any other epoch).
 
-        `append_ms` is when the request was appended (None: now). A rejected request gets a response with an error code,
-        and no records: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        `append_ms` is the append time of the request (None: `now_ms`). A rejected request gets a response with an error
+        code, and no records: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
         """
         try:
@@ -187,9 +187,9 @@ class ShareGroup:
             return rejection(request, error)
 
     def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
-        """Handle an administrator's request: offsets, configs, members, or the deletion of the group.
+        """Handle an administrator's request: alter offsets or configs, rebalance or remove members, delete the group.
 
-        `append_ms` is when the request was appended. A rejected request gets a response with an error code:
+        `append_ms` is the append time of the request. A rejected request gets a response with an error code:
         INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
         """
         group = self.metadata
@@ -213,24 +213,24 @@ class ShareGroup:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the group was deleted completely: only its epochs and configs are left."""
+        """Whether the group and all its share-partitions are deleted. Only its epochs and configs are left."""
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
     def handle_deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-        """Handle the notice that the deletion of each (topic id, partition, state_epoch) is durable: see `deletion`."""
+        """Handle the notice that the deletion of these (topic id, partition, state_epoch) is durable (`deletion`)."""
         return deletion.remove_deleted(self.metadata, share_partitions)
 
     def handle_topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
-        """Handle the notice that these topics were deleted: see `deletion`."""
+        """Handle the notice that these topics were deleted (`deletion`)."""
         return deletion.delete_topics(self.metadata, topic_ids, now_ms)
 
     def handle_initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
         """Handle the notice that the initial state of each (topic id, partition, state_epoch) is durable.
 
-        The share-partitions can now be assigned. A repeated notice, one of an older state epoch and one for an unknown
-        share-partition change nothing. The group epoch rises when a topic has no share-partition left to initialize, or
-        after `INITIALIZING_MS`. It does not rise if a run of the assignor is pending anyway: that run is due now if it
-        waited for the last of these share-partitions.
+        The share-partitions can now be assigned. The notice changes nothing if it is repeated, has an older state
+        epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a topic are
+        initialized, or after `INITIALIZING_MS`. It does not rise if a run of the assignor is already pending. If that
+        run waited only for these share-partitions, it is now due.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -251,7 +251,7 @@ class ShareGroup:
         return CoordinatorResult(*change.records())
 
     def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Run the assignor if a run is pending and due, or if the initialization of a topic takes long."""
+        """Run the assignor if a run is pending and due, or if a topic's initialization exceeds `INITIALIZING_MS`."""
         change = Change(self.metadata)
         since_ms = self.metadata.initializing_since_ms
         if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_run_pending(self.metadata):
@@ -277,9 +277,9 @@ class ShareGroup:
         )
 
     def _leave_for_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Keep the member's assignment and locks for one more session, without a process.
+        """Keep the member's assignment and locks for one more session, so that its next process can continue.
 
-        An earlier deadline that another gateway has received remains valid: nothing is released before.
+        Session deadlines that other gateways have received stay valid, because nothing is released before them.
         """
         member = self._identified(request)
         deadline_ms = self._session_deadline_ms(member, now_ms, config)
@@ -290,23 +290,27 @@ class ShareGroup:
         return CoordinatorResult((member._replace(incarnation_id=NO_INCARNATION),), (session,), left)
 
     def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
-        """Return the member of the request, with any epoch. Raise RequestError if the process may not act as it."""
+        """Return the member that sent the request, without a check of its epoch.
+
+        Raises RequestError if there is no such member, or if the request has another instance id or an old process.
+        """
         member = get_member(self.metadata, request.member_id)
         check_identity(member, request)
         check_incarnation(member, request)
         return member
 
     def _session_deadline_ms(self, member: ShareGroupMemberRecord, now_ms: int, config: GroupConfig) -> int:
-        """Return the new deadline, which never decreases: a clock that steps back must not shorten a session."""
+        """Return the new deadline, which is never below the previous one, even if the clock steps back."""
         deadline_ms = now_ms + session_timeout_ms(member, config)
         return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
 
     def _others_rely_on(self, member: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int) -> bool:
-        """Return whether another gateway than the requester may still rely on the member's session.
+        """Return whether a gateway other than the requester may still rely on the member's session.
 
-        That gateway responds to the member's acknowledgements itself until the deadline that it received, unless it is
-        notified of the departure before. The member's records then stay locked. For a static member, gateways never
-        respond by themselves, because its next process may join anywhere at any time.
+        That gateway may respond to the member's acknowledgements before the job has processed them. It may do so until
+        the session deadline that it received, or until it is notified of the departure. The member's records must stay
+        locked until then. Gateways never do this for a static member, because its next process may join through any
+        gateway at any time.
         """
         if member.is_static:
             return False
@@ -354,9 +358,9 @@ class ShareGroup:
         return FenceMember(member.group_id, member.member_id, member.incarnation_id, member.joined_ms, topics)
 
     def _others_until_ms(self, request: HeartbeatRequest) -> int:
-        """Return the latest session deadline that other gateways than the requester have received for the member.
+        """Return the latest session deadline that gateways other than the requester have received for the member.
 
-        A member that sends its requests itself is no gateway: only the job responds to its acknowledgements.
+        A member that sends its request rows itself does not count as a gateway.
         """
         reply_to, others_until_ms = self.metadata.deadline_receivers.get(request.member_id, ("", 0))
         if reply_to in ("", request.reply_to, request.member_id):
@@ -371,9 +375,10 @@ class ShareGroup:
         now_ms: int,
         config: GroupConfig,
     ) -> Change:
-        """Collect the records of a heartbeat: member, partitions, group epoch, assignor, and the member's new epoch.
+        """Return the records of a heartbeat of a member that joins or stays.
 
-        `member` is `before` with the fields of the request.
+        These are records of the member, new partitions, the group epoch, a run of the assignor, and the member's new
+        epoch. `member` is `before` with the fields of the request.
         """
         change = Change(self.metadata)
         is_new = member.member_id not in self.metadata.members
@@ -402,7 +407,10 @@ class ShareGroup:
     def _member(
         self, request: HeartbeatRequest, config: GroupConfig, append_ms: int, now_ms: int
     ) -> ShareGroupMemberRecord:
-        """Return the member before this heartbeat; a new one has epoch 0. Raise RequestError if it is rejected."""
+        """Return the member before this heartbeat, or a record with epoch 0 for a new member.
+
+        Raises RequestError if the heartbeat must be rejected in the current state of the group.
+        """
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
             member = self._identified(request)
@@ -421,9 +429,9 @@ class ShareGroup:
 
 
 def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int) -> ShareGroupMemberRecord:
-    """Return the member with the fields of the request; None means unchanged, and the order of topics is ignored.
+    """Return the member with the fields of the request. Fields that are None in the request do not change.
 
-    The member stops reading topics that it no longer subscribes to before the assignor runs (KIP-848).
+    Topics that the member no longer subscribes to leave its assignment before the assignor runs (KIP-848).
     """
     names = request.subscribed_topic_names
     if names is not None:
@@ -446,7 +454,7 @@ def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
 
 
 def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
-    """Return the member at the assignment epoch, with its target as its assignment."""
+    """Return the member after it has received its target assignment with the current assignment epoch."""
     return member._replace(
         member_epoch=group.assignment_epoch,
         previous_member_epoch=member.member_epoch,
@@ -457,9 +465,10 @@ def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGr
 def _needs_assignment(
     member: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest
 ) -> bool:
-    """Return whether the response contains the assignment: after a full request (a join is one), or if it changed.
+    """Return whether the response must contain the assignment.
 
-    It counts as changed if the member sends its previous epoch, because the response with the change was lost then.
+    It must for a request that contains the subscription, as every join does, and if the assignment has changed. It also
+    must if the member sends its previous epoch, because it may not have received the last response.
     """
     is_full = request.subscribed_topic_names is not None
     return is_full or request.member_epoch != before.member_epoch or member.assignment != before.assignment
@@ -474,7 +483,7 @@ def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bo
 def _heartbeat_interval_ms(
     member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
 ) -> int:
-    """Return the interval, which is shorter than configured while a new assignment is expected."""
+    """Return the heartbeat interval in ms, which is shorter than configured while a new assignment is expected."""
     due_ms = next_run_ms(group, config) if is_run_pending(group) else None
     if _is_initializing(member, group):
         soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS

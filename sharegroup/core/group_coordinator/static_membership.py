@@ -1,17 +1,19 @@
-"""Static members: an identity that outlives processes (KIP-345; Kafka's share groups do not have them).
+"""Static members, whose identity outlives their processes (KIP-345; Kafka's share groups do not have them).
 
     join with a new instance id           a new member, with the member id it sends or a generated one
-    join with a known instance id         the stored member with its epoch, assignment and locks; the previous
-                                          process is fenced, or this one if its join is read late
+    join with a known instance id         the stored member with its epoch, assignment and locks; of the previous
+                                          process and this one, the process whose join was appended first is fenced
     other request, known instance id      rejected if the member id differs or the process is fenced
     leave with epoch -1, or time out      the member is removed, and its records are released
     leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
 
-`incarnation_id` identifies the process. A dynamic member may send one, too: of two processes with one member id, the
-one that joined last is served. Without it, the two cannot be distinguished, as in Kafka.
+`incarnation_id` identifies the process. A dynamic member may send one too. Of two processes with the same member id,
+requests of the one that joined first are then rejected. Without an incarnation id, the two cannot be distinguished, as
+in Kafka.
 
-The KIP's first text has error codes of its own, whose numbers have other meanings today. MEMBER_ID_MISMATCH is sent as
-FENCED_INSTANCE_ID with that name in the message. So is DUPLICATE_STATIC_MEMBER, which here reports a member id of
+The first text of the KIP defines two error codes whose numbers have other meanings today. Both are therefore sent as
+FENCED_INSTANCE_ID, with the name of the original code in the message. MEMBER_ID_MISMATCH means that the member id does
+not belong to the instance id. DUPLICATE_STATIC_MEMBER here means that a new instance id comes with the member id of
 another member, because members generate their own ids today (KIP-1082).
 """
 
@@ -28,10 +30,10 @@ NO_INCARNATION = ""
 
 
 def resolve_member_id(group: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
-    """Return the member id of a heartbeat: the one that it sends, or the stored one of its instance id.
+    """Return the member id of a heartbeat: the stored id of its instance id, or else the id that it sends.
 
-    The id of a new static member is derived from the request, so that a repeated batch derives the same one. Raises
-    RequestError: FENCED_INSTANCE_ID.
+    If a new static member sends no id, it is derived from the request, so that a repeated micro-batch derives the same
+    id. Raises RequestError (FENCED_INSTANCE_ID) if the member id and the instance id belong to different members.
     """
     name = request.group_instance_id
     if name is None:
@@ -58,11 +60,13 @@ def check_identity(member: ShareGroupMemberRecord, request: HeartbeatRequest) ->
 
 
 def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> None:
-    """Raise RequestError (FENCED_INSTANCE_ID) if the process is not the current one of the member."""
+    """Raise RequestError (FENCED_INSTANCE_ID) if the request comes from an earlier process of the member."""
     if request.incarnation_id in (None, member.incarnation_id) or member.incarnation_id is None:
         return
     reason = (
-        "it has left for a restart" if member.incarnation_id == NO_INCARNATION else "another process has joined as it"
+        "it has left for a restart"
+        if member.incarnation_id == NO_INCARNATION
+        else "another process has joined as this member"
     )
     message = f"This process is no longer member {member.member_id}: {reason}."
     raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
@@ -71,15 +75,15 @@ def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest)
 def check_join_order(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int, now_ms: int) -> None:
     """Raise RequestError (FENCED_INSTANCE_ID) if another process joined as the member after this join was appended.
 
-    The join is then read late: it is in another partition of the request topic. A time in the future is of a broker
-    whose clock has been corrected since, and rejects nothing.
+    The two joins can be read in this order because they may be in different partitions of the request topic. A
+    `joined_ms` in the future comes from a broker whose clock was ahead and has been corrected, so it is ignored.
     """
     is_other = request.incarnation_id not in (None, member.incarnation_id)
     if is_other and member.joined_ms is not None and append_ms < member.joined_ms <= now_ms:
-        message = f"This process is no longer member {member.member_id}: another process has joined as it since."
+        message = f"This process is no longer member {member.member_id}: another process has joined as this member."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def session_timeout_ms(member: ShareGroupMemberRecord, config: GroupConfig) -> int:
-    """Return how long the member stays without a heartbeat."""
+    """Return the session timeout of the member, which differs for static members."""
     return config.static_session_timeout_ms if member.is_static else config.session_timeout_ms

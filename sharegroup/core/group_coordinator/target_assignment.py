@@ -1,16 +1,16 @@
-"""When the assignor runs, and what its run changes (KIP-848, "Assignment"; KIP-1263, "Assignment batching").
+"""The times at which the assignor runs, and the records of a run (KIP-848, "Assignment"; KIP-1263).
 
 A run is pending while the group epoch is above the assignment epoch. The first run is immediate. After that, there is
-at most one run per share.assignment.interval.ms, so that 50 members that join together cause one run. A run that had
-nothing to assign, or no member to assign to, does not start an interval, so the next share-partition or member need not
-wait.
+at most one run per share.assignment.interval.ms, so that 50 members that join together cause one run (KIP-1263,
+"Assignment batching"). A run without share-partitions or without members does not start an interval, so the run for the
+first share-partition or member is immediate.
 
-A run for share-partitions that a heartbeat discovered waits until all are initialized, at most DISCOVERY_MS. A new
-topic then costs the group one epoch, as in Kafka, and members get all of it in one step. A run for any other change
-does not wait.
+A run for share-partitions that a heartbeat discovered waits until all of them are initialized, at most DISCOVERY_MS. A
+new topic therefore raises the group epoch only once, as in Kafka, and members receive all its partitions in one step. A
+run for any other change does not wait for initializations.
 
-A run is also immediate if a member is back that has left since the last run. It must get a higher epoch than before,
-because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
+A run is also immediate if a member has left since the last run and joined again. The member must get a higher epoch
+than before, because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
 """
 
 from collections.abc import Mapping
@@ -27,19 +27,20 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: How long the assignor waits for the other share-partitions of a topic after the first ones are initialized.
+#: Maximum time in ms for which the assignor waits for the other share-partitions of a topic after the first ones are
+#: initialized.
 INITIALIZING_MS = 1_000
-#: How long the assignor waits for the share-partitions that a heartbeat discovered.
+#: Maximum time in ms for which the assignor waits for share-partitions that a heartbeat discovered.
 DISCOVERY_MS = 2_000
 
 
 def is_run_pending(group: GroupMetadata) -> bool:
-    """Return whether the group has changed since the assignor ran."""
+    """Return whether the group epoch has risen since the assignor ran, so that it must run again."""
     return group.exists and group.assignment_epoch < group.group_epoch
 
 
 def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
-    """Return the earliest time of the pending run, or None for immediately."""
+    """Return the earliest time of the pending run, or None if it is due immediately."""
     if not group.members or not group.departed.isdisjoint(group.members):
         return None
     since_ms, ran_ms = group.initializing_since_ms, group.assignment_timestamp_ms
@@ -49,9 +50,9 @@ def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
 
 
 def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -> None:
-    """Run the assignor if a run is pending and due. Members get the result with their next heartbeats.
+    """Run the assignor if a run is pending and due. Members receive the result with their next heartbeats.
 
-    A change of the configured assignor makes a run pending, too.
+    A change of the configured assignor also makes a run pending.
     """
     group = change.after
     if not is_run_pending(group):
@@ -76,9 +77,10 @@ def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig)
 def compute_targets(
     group: GroupMetadata, config: GroupConfig, current: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """Return the target of each member, by topic in ascending order, computed from the assignments `current`.
+    """Run the assignor, and return the target assignment of each member.
 
-    Subscribed topics without an initialized share-partition are left out.
+    `current` are the assignments that the assignor tries to keep. A target lists topics in ascending order and leaves
+    out topics without an initialized share-partition.
     """
     assignable = group.assignable_topics()
     topic_ids = {

@@ -1,6 +1,6 @@
-"""The stateful operators without Spark: input rows and state in, effects and state out.
+"""The stateful operators of the two streaming queries, as code that does not depend on Spark.
 
-Each operator connects the pure machines, which are independent of each other, to the rows of the request topics.
-`sharegroup.spark` passes the rows in and carries the effects out. Operators have no clock and no I/O; `now_ms` is the
-timestamp of the micro-batch.
+An operator converts the rows of the request topics to calls of the pure machines, which are independent of each other.
+`sharegroup.spark` passes the input rows and the previous state of a key to the operator, and applies the effects and
+the new state that it returns. Operators have no clock and no I/O. `now_ms` is the timestamp of the micro-batch.
 """

@@ -1,18 +1,19 @@
-"""The leases of gateways: until when each one holds what it has reserved.
+"""The leases of gateways: the time until which a gateway holds its reserved offsets.
 
-A gateway renews its lease with one row, however many share-partitions it has reserved offsets of. If each of them had
-to read the renewal, it would cost as much as one row for each. Therefore a renewal is not sent to share-partitions::
+A gateway renews its lease with one row, for all share-partitions in which it has reserved offsets. The renewal is not
+sent to the share-partitions, because that would cost as much as one renewal row for each of them::
 
     renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
     reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source
 
-The source stores which gateways hold reservations at each shard, and when their leases end. When a lease has ended, and
-all rows that were appended before its end have been read, the source sends a `leases_over` row to the shards of the
-gateway. So an assignment that was appended within the lease always takes effect.
+The source of the streaming query stores which gateways hold reservations in each shard, and when their leases end. When
+a lease has ended, and all rows that were appended before its end have been read, the source sends a `leases_over` row
+to the shards in which the gateway holds reservations. An assignment that was appended within the lease therefore always
+takes effect.
 
-A lease runs from the append of its renewal, so the gateway can compute its end without a response. A reservation that
-is granted extends the lease, too. After a restart the source has no leases. It then assumes that each gateway has just
-renewed its lease.
+A lease starts with the append of its renewal, so the gateway can compute its end without a response. A granted
+reservation also extends the lease. The source does not store leases durably. After a restart, it assumes that each
+gateway has just renewed its lease.
 """
 
 from sharegroup.core.operators.output import Output
@@ -22,7 +23,7 @@ from sharegroup.protocol.rows.lease_requests import decode_renewal
 
 
 class GatewayLeases(UnkeyedRequests):
-    """The operator of the rows that name no share-partition. It extends gateway leases, and rejects all other rows."""
+    """The operator of request rows without a share-partition. It extends gateway leases and rejects all other rows."""
 
     def _refuse(self, request: RequestRow, output: Output) -> None:
         renewal = decode_renewal(request.value)

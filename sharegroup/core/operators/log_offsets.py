@@ -1,17 +1,21 @@
-"""The offsets of a topic-partition's log, as the source read them."""
+"""The offsets of a topic-partition's log, as the source of the streaming query read them from the broker."""
 
 from typing import Any, NamedTuple
 
 
 class PartitionLog(NamedTuple):
-    """Start offset, end offset (exclusive) and last stable offset, which is None if it was not requested.
+    """The offsets of a partition's log and the leader epoch of the broker that returned them.
 
-    `has_topic_id` is whether the broker assigns topic ids. Without them, only a log that ends too early shows that a
-    topic was deleted and created again.
-
-    `leader_epoch` is that of the leader that responded, -1 if unknown. `epoch_start` is the first offset that was
-    written in leader epochs after the one that responded before, None if unknown. It is below known offsets only after
-    an unclean leader election, which removes records (KIP-101, KIP-320).
+    Attributes:
+        log_start_offset: The first offset.
+        log_end_offset: The end offset, exclusive.
+        last_stable_offset: The last stable offset, or None if it was not requested.
+        has_topic_id: Whether the broker assigns topic ids. Without them, a topic that was deleted and created again can
+            be detected only if its log ends below known offsets.
+        leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
+        epoch_start: The first offset that was written after the leader epoch of the previous response, or None if
+            unknown. It is below known offsets only after an unclean leader election, which removes records (KIP-101,
+            KIP-320).
     """
 
     log_start_offset: int
@@ -22,5 +26,5 @@ class PartitionLog(NamedTuple):
     epoch_start: int | None = None
 
     def dump(self) -> list[Any]:
-        """Return the fields for JSON, without the last two if the leader epoch is unknown."""
+        """Return the fields as a list for JSON, without the last two if the leader epoch is unknown."""
         return list(self if self.leader_epoch >= 0 else self[:4])

@@ -1,6 +1,6 @@
-"""The effects of one key's run of a micro-batch: plain JSON, one row of the operator's output.
+"""The effects of one key in a micro-batch, as one row of the operator's output, whose content is JSON.
 
-The driver merges the outputs of all keys and applies them in the commit steps (docs/commit_steps.md).
+The Spark driver merges the outputs of all keys and applies them in the commit steps (docs/commit_steps.md).
 """
 
 from dataclasses import dataclass, field
@@ -17,20 +17,22 @@ from sharegroup.types import WaitsFor
 
 @dataclass(slots=True)
 class Output:
-    """Effects of one key in one micro-batch.
+    """The effects of one key in one micro-batch. Times are milliseconds since the epoch.
 
-    - `tables`: table name to its new rows (JSON objects without the columns that the writer adds).
-    - `responses`: response rows.
-    - `requests`: request rows for the other operator, as (key, value) texts.
-    - `rejected`: (Kafka partition, offset, reason) of rows that are recorded as invalid.
-    - `notes`: sentences for the job's log.
-    - `positions`: next unread offset of each request partition that this key read rows of.
-    - `deadline_ms`: when this key needs a tick; None for never.
-    - `reservers`: the gateways that hold reservations of this key.
-    - `leases`: for each gateway, the time until which its lease lasts at least, in ms.
-    - `waiting`: whether pending fetches wait for new records or for room. If they do, the source polls the topic's log
-      often.
-    - `windows`: values of `metrics.WindowSizes` of the touched share-partitions, if metrics are enabled.
+    Attributes:
+        key: The grouping key of the operator.
+        now_ms: The time of the micro-batch.
+        tables: The new rows of each table, by table name (JSON objects without the columns that the writer adds).
+        responses: Response rows.
+        requests: Request rows for the other operator, as (key, value) texts.
+        rejected: (Kafka partition, offset, reason) of request rows that are recorded as invalid.
+        notes: Messages for the job's log.
+        positions: The next unread offset, by partition of the request topic from which this key has read rows.
+        deadline_ms: The time at which this key needs a tick, or None if it needs none.
+        reservers: The gateways that hold reservations of this key.
+        leases: The earliest time at which the lease of a gateway can end, by gateway.
+        waiting: The reason why fetches wait, if any. While fetches wait, the source polls the topic's log often.
+        windows: Values of `metrics.WindowSizes` for the changed share-partitions, if metrics are enabled.
     """
 
     key: str
@@ -51,7 +53,7 @@ class Output:
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
-        """Append responses; a request without `reply_to` gets none."""
+        """Append the responses that have a `reply_to`. The requesters of all others do not expect a response."""
         self.responses += [encode_response(response) for response in responses if response.reply_to]
 
     def broadcast(self, broadcast: Broadcast) -> None:
@@ -67,7 +69,7 @@ class Output:
         self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
 
     def mark_read(self, row: RequestRow) -> None:
-        """Record that the request partition of the row was read up to this row."""
+        """Record that the row and all earlier rows of its request topic partition have been read."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
 
@@ -76,7 +78,10 @@ class Output:
         self.leases[gateway] = max(end_ms, self.leases.get(gateway, 0))
 
     def encode(self) -> str:
-        """Return the body of the output row. (`asdict` would copy every value: 100 ms at 1,000 share-partitions.)"""
+        """Return the JSON text of the output row.
+
+        It does not use `asdict`, which copies every value and takes 100 ms at 1,000 share-partitions.
+        """
         return to_json({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod

@@ -1,7 +1,8 @@
-"""Request rows that this job cannot serve. Each is read, rejected, and answered if that is possible.
+"""Operators for request rows that this job cannot serve. They reject each row and, if possible, respond with an error.
 
-- `ForeignRequests`: the group belongs to another cell, so the sender maps groups to cells differently from this job.
-- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. They share one key.
+- `ForeignRequests`: rows of a group that belongs to another cell, that is, to another job. The sender then uses a
+  different map of groups to cells than this job.
+- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. All of them have one key.
 """
 
 import json
@@ -19,12 +20,12 @@ from sharegroup.protocol.rows.share_partition_requests import (
     decode_share_partition_request,
 )
 
-#: `reject_share_group_request` or `reject_share_partition_request`.
+#: The type of `reject_share_group_request` and `reject_share_partition_request`, which return an error response.
 Rejection = Callable[[Mapping[str, Any], int, str], Response]
 
 
 class RejectedRequests(ABC):
-    """The operator of a key whose rows are all rejected. It keeps no state."""
+    """Base class of operators that reject all rows of a key. They keep no state."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -49,9 +50,9 @@ class RejectedRequests(ABC):
 
 
 class ForeignRequests(RejectedRequests):
-    """The operator of a group of another cell. It rejects every request with NOT_COORDINATOR and keeps no state.
+    """The operator of a group that belongs to another cell. It rejects every request with NOT_COORDINATOR.
 
-    `cells` are the cell of this job and the cell of the group.
+    `cells` is (the cell of this job, the cell of the group). `refusal` builds the error response.
     """
 
     def __init__(self, key: str, group_id: str, cells: tuple[str, str], refusal: Rejection) -> None:

@@ -1,4 +1,7 @@
-"""The input rows of the operators: one string each, `kind TAB body`, because work per column dominates in Spark.
+"""The input rows of the operators.
+
+Each row is one string, `kind TAB body`, because the cost of a row in Spark depends mostly on its number of columns. The
+*source* is the custom source of the streaming query, which adds rows to those of the request topic:
 
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
@@ -12,9 +15,9 @@ request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request to
 leases_over | [gateway, ...]                                        | source
 tick      | clock_ms                                                | source
 
-Spark's shuffle keeps no order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the requests.
-Requests that change the config precede the others. Requests of one Kafka partition keep their order, and those of
-several partitions are ordered by append time. The rows about leases and the tick are the last ones.
+Spark's shuffle does not preserve the order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the
+requests, except `leases_over` and `tick`, which come last. Requests that change the config precede the others. Requests
+of one Kafka partition keep their order, and those of several partitions are ordered by append time.
 """
 
 from collections.abc import Iterable
@@ -31,14 +34,14 @@ REQUEST = "request"
 LEASES_OVER = "leases_over"
 TICK = "tick"
 
-#: Part of the value of a request that changes the config (`SharePartitionRequest.encode`).
+#: A text that occurs only in requests that change the config (`SharePartitionRequest.encode`).
 _CONFIGURE = '"type":"configure"'
 _KINDS = (CONFIG, FENCES, TOPIC_DELETED, UNLOAD, DELETE, LOAD, LOG, REQUEST, LEASES_OVER, TICK)
 _ORDER = {kind: rank for rank, kind in enumerate(_KINDS)}
 
 
 class RequestRow(NamedTuple):
-    """A row of a request topic with its partition and offset; `append_ms` is its LogAppendTime."""
+    """A row of a request topic, with its partition and offset. `append_ms` is its LogAppendTime."""
 
     kafka_partition: int
     kafka_offset: int
@@ -47,7 +50,7 @@ class RequestRow(NamedTuple):
 
 
 class InputRow(NamedTuple):
-    """A row of a micro-batch: `request` is set for the kind `request`, `body` for all others."""
+    """A decoded row of a micro-batch. `request` is set for the kind `request`, and `body` for all other kinds."""
 
     kind: str
     body: str
@@ -59,7 +62,7 @@ def encode_row(kind: str, body: str) -> str:
 
 
 def decode_row(row: str) -> InputRow:
-    """Decode one row. Raise ValueError for an unknown kind."""
+    """Decode one row. Raises ValueError for an unknown kind."""
     kind, body = row.split("\t", 1)
     if kind not in _ORDER:
         raise ValueError(f"unknown kind of row: {kind!r}")
@@ -75,7 +78,7 @@ def latest_ms(rows: Iterable[InputRow], now_ms: int) -> int:
 
 
 def sort_rows(rows: Iterable[str]) -> list[InputRow]:
-    """Decode the rows of one key and sort them into processing order; equal inputs give equal orders."""
+    """Decode the rows of one key and sort them into processing order, which does not depend on the order of `rows`."""
     decoded = [decode_row(row) for row in rows]
     appended = _append_times(row.request for row in decoded if row.request is not None)
 
@@ -91,9 +94,9 @@ def sort_rows(rows: Iterable[str]) -> list[InputRow]:
 
 
 def _append_times(requests: Iterable[RequestRow]) -> dict[tuple[int, int], int]:
-    """Return the append time by (Kafka partition, offset), never decreasing within a partition.
+    """Return the append times by (Kafka partition, offset), corrected so that they never decrease in a partition.
 
-    The clock of a new partition leader may be behind, but the order within a partition is binding.
+    A new partition leader may have a clock that is behind, but the order within a partition must be kept.
     """
     found: dict[tuple[int, int], int] = {}
     latest: dict[int, int] = {}

@@ -1,4 +1,7 @@
-"""Rows of `share_group_state` and `delivery_log`, without the columns that the writer adds. Times in microseconds."""
+"""Build rows of the tables `share_group_state` and `delivery_log`. Times in rows are microseconds since the epoch.
+
+The rows lack the columns that the table writer adds.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +17,7 @@ _RECORD_TYPES = {
 
 
 def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    """Return the row of a durable record, without its key."""
+    """Return the `share_group_state` row of a record, without the columns of its key."""
     return {
         "record_type": _RECORD_TYPES[record.kind],
         "snapshot_epoch": record.snapshot_epoch,
@@ -27,7 +30,7 @@ def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
 
 
 def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
-    """Return state batches in the form of the table column."""
+    """Return state batches as values of the column `state_batches`."""
     return [
         {
             "first_offset": batch.first_offset,
@@ -42,7 +45,7 @@ def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
 
 
 def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
-    """Return the row that deletes the state of a share-partition."""
+    """Return the `share_group_state` row that deletes the state of a share-partition."""
     return {**key._asdict(), **state_row(tombstone_record(key), UNCHANGED)}
 
 

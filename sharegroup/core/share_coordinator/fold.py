@@ -1,8 +1,8 @@
-"""Replay of the durable rows: the state of each share-partition in the `share_group_state` table.
+"""Computation of the state of each share-partition from the records in the `share_group_state` table.
 
-Rows are in commit order. The rules are those of `share_group_offset`. Here the batches of a share-partition are
-collected first and combined once at the end, which gives the same result with one sweep instead of one per row. Late
-trimming is equivalent, because the start offset never decreases between two snapshots.
+Records must be in commit order. The rules are those of `share_group_offset`, but the batches of a share-partition are
+collected first and combined once at the end, instead of once per record. The result is the same, because the start
+offset, below which batches are dropped, never decreases between two snapshots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ def fold_records(
     precedence: Precedence = Precedence.NEWEST,
     before: Mapping[SharePartitionKey, ShareGroupOffset] = _NO_STATES,
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Return the state of each share-partition after all `records`, oldest first. Deleted ones are absent.
+    """Return the state of each share-partition after `records` (oldest first), without deleted share-partitions.
 
-    `before` are the states after earlier records; a state without a new record is kept.
+    `before` are the states after earlier records. A state without a new record is returned unchanged.
 
-    A snapshot replaces the state, -1 in an update keeps a field, and a tombstone deletes the state. A record with a
-    lower snapshot epoch than the state is ignored. So is an update without a snapshot, which can only belong to a
-    share-partition that was deleted since (KIP-932, DeleteShareGroupState). ACQUIRED batches keep member and lock
-    deadline. Records have no time, so `now_ms` becomes `last_snapshot_ms`.
+    A snapshot replaces the state, an update changes the fields that are not -1, and a tombstone deletes the state. A
+    record with a lower snapshot epoch than the state is ignored. An update without a snapshot is also ignored, because
+    it can only belong to a share-partition that was deleted since (KIP-932, DeleteShareGroupState). ACQUIRED batches
+    keep their member and lock deadline. Records contain no time, so `now_ms` becomes the `last_snapshot_ms` of a state.
     """
     headers: dict[SharePartitionKey, ShareGroupOffsetHeader] = {key: state.header for key, state in before.items()}
     batches: dict[SharePartitionKey, list[StateBatch]] = {}

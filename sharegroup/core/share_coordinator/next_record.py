@@ -1,19 +1,21 @@
-"""The record that a request leads to: an update or a snapshot, and its values.
+"""Computation of the next durable record of a share-partition: an update or a snapshot, and its values.
 
 Theory of operation
 -------------------
-These are functions of a header, because their caller, the share-partition operator, stores no more of a state: its
-window *is* the merged batches. They are passed as a function (`merged_batches`), because only a snapshot needs them.
+The functions take the header of the state, without its batches, because their caller, the share-partition operator,
+stores the batches only as its in-flight window. The function `merged_batches` reads them from the window. It is called
+only for a snapshot, because an update does not need them.
 
-The first record of a state is a snapshot. At most `updates_per_snapshot` updates follow, then a snapshot with the next
-epoch, and so on; with 0, every record is a snapshot. An update is compact: a header field that did not change is -1.
+The first record of a state is a snapshot. It is followed by at most `updates_per_snapshot` updates, then by a snapshot
+with the next epoch, and so on. With 0, every record is a snapshot. In an update, a header field that did not change is
+-1.
 
-A write combines with the recorded values by Kafka 4.4's rule:
+The new values depend on the written and the recorded ones, by the rule of Kafka 4.4:
 
-    sent start offset    start offset after    delivery complete count after
-    above the recorded   as sent               as sent
-    equal                the same              the higher of both
-    below, or -1         the recorded          the recorded
+    written start offset    new start offset    new delivery complete count
+    above the recorded      the written         the written
+    equal                   the same            the higher of both
+    below, or -1            the recorded        the recorded
 
 Higher epochs in a write are accepted but not recorded. Only an initialization sets the state epoch. The writer of the
 table records the leader epoch and uses it for fencing.
@@ -35,8 +37,8 @@ NO_LEADER_EPOCH = 0
 class StateWrite(NamedTuple):
     """The values that a leader writes (KIP-932, WriteShareGroupState).
 
-    `start_offset` and `delivery_complete_count` are the leader's current values, changed or not; -1 if unknown.
-    `state_batches` are the changed ones, oldest first where they overlap.
+    `start_offset` and `delivery_complete_count` are the leader's current values, whether they changed or not, or -1 if
+    they are unknown. `state_batches` are the changed batches. If some overlap, the oldest comes first.
     """
 
     key: SharePartitionKey
@@ -61,7 +63,7 @@ def initial_record(
     """Return the snapshot that initializes a share-partition (InitializeShareGroupState). It replaces any state.
 
     `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
-    epoch, FENCED_STATE_EPOCH for one below the recorded one. The recorded epoch itself is accepted again.
+    epoch, FENCED_STATE_EPOCH for a state epoch below the recorded one. The recorded epoch itself is accepted.
     """
     _check_not_negative("state epoch", state_epoch)
     if header is not None:
@@ -87,8 +89,9 @@ def next_record(
     """Return the record of a write (KIP-932, WriteShareGroupState).
 
     `merged_batches` returns all batches after the write, or the previous batches followed by the written ones. It is
-    called only for a snapshot. Batches are combined with `precedence` and trimmed below the start offset.
-    Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+    called only for a snapshot. Batches are combined with `precedence`, and offsets below the start offset are dropped.
+    Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH for an epoch
+    below the recorded one.
     """
     _check_not_negative("leader epoch", write.leader_epoch)
     _check_not_negative("state epoch", write.state_epoch)
@@ -120,7 +123,7 @@ def _check_state_epoch(header: ShareGroupOffsetHeader, state_epoch: int) -> None
 
 
 def _delivery_complete_count(header: ShareGroupOffsetHeader, write: StateWrite) -> int:
-    """Return the count by the table above; -1 keeps the recorded one."""
+    """Return the new delivery complete count by the table in the module docstring. -1 keeps the recorded count."""
     if write.delivery_complete_count == UNCHANGED or write.start_offset < header.start_offset:
         return header.delivery_complete_count
     if write.start_offset == header.start_offset:

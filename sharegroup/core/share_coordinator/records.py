@@ -1,7 +1,7 @@
 """The durable record of a share-partition's state: a row of the `share_group_state` table.
 
-The fields are those of ShareSnapshotValue and ShareUpdateValue (KIP-932, "Share coordinator records"). One class has
-all three kinds, because they share a table, a key and an order, and the order of the rows matters.
+The fields are those of ShareSnapshotValue and ShareUpdateValue (KIP-932, "Share coordinator records"). One class is
+used for all three kinds of records, because they are rows of one table with one key, and their order matters.
 """
 
 from enum import Enum
@@ -16,18 +16,24 @@ class RecordKind(str, Enum):
     SNAPSHOT = "SNAPSHOT"
     """Replaces the state. Every field is set."""
     UPDATE = "UPDATE"
-    """Changes the state of the snapshot with the same epoch. A field that did not change is -1."""
+    """Changes the state that began with the snapshot of the same epoch. A field that did not change is -1."""
     TOMBSTONE = "TOMBSTONE"
-    """Deletes the state and its fences (Kafka writes a null value under the snapshot's key)."""
+    """Deletes the state, including the epochs that fence writers (Kafka writes a null value for the snapshot's key)."""
 
 
 class ShareGroupStateRecord(NamedTuple):
-    """A durable record.
+    """A durable record of a share-partition's state. In an update, fields that did not change are -1 (`UNCHANGED`).
 
-    `snapshot_epoch` counts the snapshots of a share-partition from 0; an update has the epoch of its snapshot.
-    `delivery_complete_count` is the number of finished records at or above `start_offset`, -1 if unknown (KIP-1226).
-    In an update, fields that did not change are -1 (`UNCHANGED`). `state_epoch` is always -1 there, because only an
-    initialization changes it. `state_batches` are sorted, disjoint and not below the start offset.
+    Attributes:
+        kind: Snapshot, update or tombstone.
+        key: The share-partition.
+        snapshot_epoch: Counts the snapshots of the share-partition from 0. An update has the epoch of its snapshot.
+        state_epoch: The group epoch of the initialization. Always -1 in an update, because only an initialization
+            changes it.
+        leader_epoch: The epoch of the leader that wrote the record.
+        start_offset: The first offset that is not finished.
+        delivery_complete_count: The number of finished records at or above `start_offset`, -1 if unknown (KIP-1226).
+        state_batches: The states of records in flight: sorted, disjoint, and not below the start offset.
     """
 
     kind: RecordKind

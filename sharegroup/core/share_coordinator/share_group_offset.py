@@ -1,21 +1,22 @@
-"""The merged state of one share-partition: the sum of its records.
+"""The durable state of one share-partition, as the result of its records.
 
 Theory of operation
 -------------------
-The state has two parts. The *header* is eight numbers. They are enough to fence a request, to choose between update and
-snapshot, and to find the fields that an update can omit. The *batches* are the states of the records in flight. The
-share-partition operator has the batches already, as its window, and stores only the header beside it.
+The state has two parts. The *header* consists of eight numbers. They suffice to fence a request, to choose between
+update and snapshot, and to find the fields that an update can omit. The *batches* are the states of the records in
+flight. The share-partition operator has the batches already, as its in-flight window, and stores only the header beside
+it.
 
-`apply_record` returns the state after a record. Nothing changes in place.
+`apply_record` returns the header after a record. It does not change the existing header.
 
-- A snapshot replaces everything except the leader-epoch fence.
+- A snapshot replaces everything except `leader_epoch_fence`.
 - An update replaces the fields that are not -1. Its batches are combined with the existing ones.
 - A record with a lower snapshot epoch than the state refers to a replaced state and is ignored.
-- A tombstone has no following state: the owner of the states deletes this one with its fences.
+- A tombstone is not accepted, because there is no state after it. The caller deletes the state.
 
-`leader_epoch` is the epoch of the newest record; `leader_epoch_fence` is the highest one so far. Both are needed,
-because an initialization writes leader epoch 0 but must still fence old leaders. The state epoch needs no second
-number, because only an initialization changes it, and only upwards.
+`leader_epoch` is the epoch of the newest record. `leader_epoch_fence` is the highest epoch so far, and writers with a
+lower one are rejected. Both are needed, because an initialization writes leader epoch 0 but must still fence old
+leaders. One number suffices for the state epoch, because only an initialization changes it, and never to a lower value.
 """
 
 from __future__ import annotations
@@ -27,15 +28,23 @@ from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStat
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.types import UNCHANGED, StateBatch
 
-#: A state without updates is written again after this time, so that old days of the table can be deleted.
+#: A state without updates is written again after this time in ms, so that old day partitions of the table can be
+#: deleted.
 REWRITE_INTERVAL_MS = 12 * 3600 * 1000
 
 
 class ShareGroupOffsetHeader(NamedTuple):
-    """The state of a share-partition without its batches; immutable and JSON-able (`dump`, `restore`).
+    """The state of a share-partition without its batches. The header is immutable, and `dump` converts it to JSON.
 
-    `start_offset` and `delivery_complete_count` are -1 if unknown. `updates_since_snapshot` counts the updates after
-    the newest snapshot, which was written at `last_snapshot_ms` (milliseconds since the epoch).
+    Attributes:
+        snapshot_epoch: The epoch of the newest snapshot.
+        state_epoch: The group epoch of the initialization.
+        leader_epoch: The leader epoch of the newest record.
+        start_offset: The first offset that is not finished, or -1 if unknown.
+        delivery_complete_count: The number of finished records at or above `start_offset`, or -1 if unknown.
+        updates_since_snapshot: The number of updates after the newest snapshot.
+        last_snapshot_ms: The time of the newest snapshot, in milliseconds since the epoch.
+        leader_epoch_fence: The highest leader epoch so far. Writers with a lower one are rejected.
     """
 
     snapshot_epoch: int
@@ -51,7 +60,7 @@ class ShareGroupOffsetHeader(NamedTuple):
     def from_snapshot(cls, snapshot: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
         """Return the header after the first record of a share-partition.
 
-        Raises IllegalTransitionError if that is not a snapshot, because a state starts with its initialization.
+        Raises IllegalTransitionError if the record is not a snapshot, because a state starts with its initialization.
         """
         if snapshot.kind is not RecordKind.SNAPSHOT:
             raise IllegalTransitionError(
@@ -67,11 +76,11 @@ class ShareGroupOffsetHeader(NamedTuple):
         return cls(snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, 0, now_ms, leader_epoch_fence)
 
     def supersedes(self, record: ShareGroupStateRecord) -> bool:
-        """Return whether the record belongs to an older snapshot than this state and has no effect."""
+        """Return whether the record belongs to an older snapshot than this state, so that it has no effect."""
         return record.snapshot_epoch < self.snapshot_epoch
 
     def apply_record(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """Return the header after the record; this header if the record is superseded.
+        """Return the header after the record. If the record is superseded, this is the header itself.
 
         Raises IllegalTransitionError for a tombstone, after which there is no state.
         """
@@ -95,9 +104,10 @@ class ShareGroupOffsetHeader(NamedTuple):
         )
 
     def snapshot_due_ms(self, cold_snapshot_interval_ms: int) -> int:
-        """Return when the state must be repeated by a "cold" snapshot, so that older rows can be deleted.
+        """Return when the state must be written again by a "cold" snapshot, so that older rows can be deleted.
 
-        After updates, this is soon. Otherwise, it is only often enough for old days of the table to be deleted.
+        If there were updates since the newest snapshot, this is `cold_snapshot_interval_ms` after that snapshot.
+        Otherwise it is the longer `REWRITE_INTERVAL_MS`.
         """
         interval_ms = cold_snapshot_interval_ms if self.updates_since_snapshot else REWRITE_INTERVAL_MS
         return self.last_snapshot_ms + interval_ms
@@ -108,12 +118,15 @@ class ShareGroupOffsetHeader(NamedTuple):
 
     @classmethod
     def restore(cls, dumped: Sequence[int]) -> ShareGroupOffsetHeader:
-        """Return the header that `dump` wrote. Raises TypeError if the list has another length."""
+        """Return the header that `dump` wrote. Raises TypeError if the list has a wrong length."""
         return cls(*dumped)
 
 
 class ShareGroupOffset(NamedTuple):
-    """Header and batches of a share-partition. Batches are sorted, disjoint, fused and not below the start offset."""
+    """The whole durable state of a share-partition: its header and its batches.
+
+    Batches are sorted, disjoint and not below the start offset. Adjacent batches in the same state are merged.
+    """
 
     header: ShareGroupOffsetHeader
     state_batches: tuple[StateBatch, ...]

@@ -1,17 +1,18 @@
-"""Combination of state batches that may overlap into sorted, disjoint, fused ones.
+"""Combination of state batches that may overlap into sorted and disjoint batches.
 
 Theory of operation
 -------------------
-Several writes may contain the same offset; for each offset exactly one of them is effective. The `Precedence` decides
-which one. It is the only difference between the two users of this file:
+Several writes may contain the same offset. For each offset, exactly one of them is effective, and the `Precedence`
+decides which one:
 
-HIGHEST, Kafka's rule. A share coordinator may receive writes of one leader late or twice. But the life of a record only
-    goes upwards: the delivery count never decreases, and at equal counts a terminal state is later than AVAILABLE. The
-    higher (delivery_count, delivery state id) is therefore effective, and the order of arrival does not matter.
+HIGHEST, Kafka's rule. A share coordinator may receive writes of one leader late or twice. In Kafka, the delivery count
+    of a record never decreases, and at equal counts a terminal state is later than AVAILABLE. The batch with the higher
+    (delivery_count, delivery state id) is therefore effective, and the order of arrival does not matter.
 
-NEWEST, the rule of this project's records. They are totally ordered by the version of the Delta table (one fenced
-    writer), and unlike Kafka's they contain ACQUIRED batches. A release (ACQUIRED 1 -> AVAILABLE 1) lowers the state
-    id, and an unacquire (ACQUIRED 2 -> AVAILABLE 1) lowers the count. HIGHEST would leave both records locked forever.
+NEWEST, the rule for records of this project. They are totally ordered by the version of the Delta table, which has one
+    fenced writer. Unlike Kafka's records, they contain ACQUIRED batches. A release (ACQUIRED 1 -> AVAILABLE 1) lowers
+    the state id, and an unacquire (ACQUIRED 2 -> AVAILABLE 1) lowers the count. With HIGHEST, the records would stay
+    locked forever.
 
 Below are the old batch `o`, the new batch `n` and the result; on the left the new batch is stronger, on the right it is
 weaker. With NEWEST, the new batch is always stronger.
@@ -49,8 +50,9 @@ weaker. With NEWEST, the new batch is always stronger.
                              NNN             |  NNN
 
 The algorithm is a sweep over the first offsets, with a heap of the batches that reach the current offset. It takes
-O(n log n) and never splits a batch into offsets. Neighbours fuse if everything but their offsets is equal, including
-holder and lock deadline. The result therefore depends only on the state of each offset, not on how the input was split.
+O(n log n) and never splits a batch into offsets. Adjacent batches are merged if all fields except the offsets are
+equal, including holder and lock deadline. The result therefore depends only on the state of each offset, not on how the
+input was split.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,12 +66,12 @@ _STATE_IDS = 8  # more than any delivery state id, so that count * 8 + id sorts 
 
 
 class Precedence(Enum):
-    """Which of two batches with the same offset is effective."""
+    """The rule that decides which of several batches with the same offset is effective."""
 
     HIGHEST = "highest"
-    """The higher (delivery_count, delivery_state); the newer of equal ones."""
+    """The batch with the highest (delivery_count, delivery_state), and the newest of equal ones."""
     NEWEST = "newest"
-    """The later one in the input."""
+    """The last of the batches in the input."""
 
 
 def combine_batches(
@@ -77,7 +79,7 @@ def combine_batches(
     start_offset: int = UNCHANGED,
     precedence: Precedence = Precedence.NEWEST,
 ) -> tuple[StateBatch, ...]:
-    """Return the state of each offset at or above `start_offset` (-1: of all) as sorted, disjoint, fused batches.
+    """Combine batches into sorted, disjoint ones at or above `start_offset` (-1: all), and merge adjacent equal ones.
 
     `batches` are ordered from old to new and may overlap. Ranges are inclusive (KIP-932, "Share coordinator records").
     """
@@ -88,7 +90,7 @@ def combine_batches(
 
 
 def _is_disjoint(batches: Sequence[StateBatch]) -> bool:
-    """Return whether the batches are sorted and do not overlap, which is true for those of a window."""
+    """Return whether the batches are sorted and do not overlap, as those of an in-flight window always are."""
     last = -1
     for batch in batches:
         if batch[0] <= last:
@@ -120,7 +122,7 @@ def _swept(batches: Sequence[StateBatch], start_offset: int, precedence: Precede
         while upcoming < count and by_first[upcoming][0] <= position:
             heappush(reaching, by_first[upcoming][1:])
             upcoming += 1
-        if reaching[0][2][1] < position:  # what was just pushed may end below the start offset
+        if reaching[0][2][1] < position:  # a batch that was just pushed may end below the start offset
             continue
         winner = reaching[0]
         last = winner[2][1]
@@ -140,6 +142,6 @@ def _strength(batch: StateBatch, age: int, precedence: Precedence) -> int:
 
 
 def _append(combined: list[StateBatch], first: int, last: int, source: StateBatch) -> None:
-    """Append first..last in the state of `source`, fused with the previous batch if that is equal."""
+    """Append first..last in the state of `source`, and merge it with the previous batch if both are equal."""
     is_whole = first == source[0] and last == source[1]
     append_fused(combined, source if is_whole else source._replace(first_offset=first, last_offset=last))

@@ -1,4 +1,4 @@
-"""The transitions of a checked acknowledgement request (KIP-932; RENEW: KIP-1222)."""
+"""Compute the transitions of an acknowledgement request that has passed the request check (KIP-932, KIP-1222)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, Cause, RecordState, Transition
 
-#: The target state and the recorded cause of each acknowledge type.
+#: For each acknowledge type, the state that it leads to and the cause that the transition records.
 REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
     AcknowledgeType.GAP: (ARCHIVED, Cause.GAP),
     AcknowledgeType.ACCEPT: (ACKNOWLEDGED, Cause.ACCEPT),
@@ -39,7 +39,7 @@ class AcknowledgementRejected(RequestError):
 
 
 class RenewalsDisabled(RequestError):
-    """The rejection of a RENEW in a group that does not allow renewals; Kafka uses INVALID_RECORD_STATE for it."""
+    """A RENEW was sent to a group that does not allow renewals. Kafka uses INVALID_RECORD_STATE for this rejection."""
 
     def __init__(self) -> None:
         message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
@@ -57,12 +57,14 @@ def acknowledge_batch(
     config: SharePartitionConfig,
     transitions: list[Transition],
 ) -> int:
-    """Append the transitions of one batch of a request, and return the new value of `ended`.
+    """Append the transitions of one acknowledgement batch to `transitions`, and return the new value of `ended`.
 
-    Offsets below `start_offset` are skipped. `ended` is the last offset whose acquisition an earlier batch of the
-    request has ended. `granted` maps offsets to the delivery counts that the batch refers to; None accepts any
-    acquisition of the member. Raises RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold
-    with the granted delivery count.
+    - `start_offset`: offsets below it are skipped.
+    - `ended`: the last offset whose acquisition an earlier batch of the same request has ended.
+    - `granted`: the delivery counts that the batch refers to, by offset. None accepts any acquisition of the member.
+
+    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, or holds it with another delivery
+    count than `granted` has, or if an offset is acknowledged twice.
     """
     for run_first, last, acknowledge_type in _runs_of_types(batch):
         if last < start_offset:
@@ -85,14 +87,14 @@ def acknowledge_batch(
 
 
 def delivery_counts_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] | None:
-    """Return the delivery count that each offset was granted with, or None if `grants` is empty."""
+    """Return the delivery count of each offset in the acquired ranges `grants`, or None if `grants` is empty."""
     return RangeMap((grant.first_offset, grant.last_offset, grant.delivery_count) for grant in grants) or None
 
 
 def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record: InFlightRecord) -> None:
-    """Raise RequestError if a record is no longer in the delivery that it was granted with.
+    """Raise RequestError unless `granted` has the current delivery count of `record` for each offset of first..last.
 
-    Acquiring a record raises its delivery count, so another count means that it was acquired again.
+    Acquiring a record raises its delivery count, so a different count means that the record was acquired again.
     """
     if granted is None:
         return
@@ -100,7 +102,8 @@ def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record:
     for granted_first, granted_last, delivery_count in granted.items(first, last):
         if granted_first == expected and delivery_count != record.delivery_count:
             message = (
-                f"offsets {granted_first}..{granted_last} are in delivery {record.delivery_count}, not {delivery_count}"
+                f"offsets {granted_first}..{granted_last} have delivery count {record.delivery_count}, "
+                f"not {delivery_count}"
             )
             raise not_held_error(message)
         if granted_first != expected:

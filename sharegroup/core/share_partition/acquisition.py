@@ -1,6 +1,6 @@
-"""The records that a fetch acquires, from the window and then from the log (KIP-932, "Fetching and acquiring").
+"""Select the records that a fetch acquires, first from the window, then from the log.
 
-`SharePartition.acquire` uses these functions. They select records and change nothing.
+See KIP-932, "Fetching and acquiring". `SharePartition.acquire` uses these functions. They do not change the window.
 
 Throttling. Records that failed often are delivered in ever smaller portions, so that one bad record does not archive
 its neighbours (Kafka 4.2, not in the text of KIP-932). The unit is the *fetch batch*: the range that one fetch read
@@ -21,7 +21,10 @@ from sharegroup.core.share_partition.share_partition_config import SharePartitio
 
 
 class Portion(NamedTuple):
-    """Records with one delivery count that can be acquired. The count excludes this delivery; 0 is never delivered."""
+    """A range of records that a fetch acquires.
+
+    `delivery_count` is the same for all of them and does not include this delivery. It is 0 for new records.
+    """
 
     first_offset: int
     last_offset: int
@@ -51,9 +54,10 @@ def fetch_budget(
 def select_portions(
     window: InFlight, fetch_offset: int, end_offset: int, with_holes: bool, budget: Budget, config: SharePartitionConfig
 ) -> Iterator[Portion]:
-    """Yield what a fetch acquires, in offset order: AVAILABLE records of the window, then new records of the log.
+    """Yield the portions that a fetch acquires: AVAILABLE records of the window, then new records of the log.
 
-    With `with_holes`, holes of the window count as records that were never delivered and are acquired too.
+    The portions are in offset order. With `with_holes`, offsets that the window lacks are acquired too, as records that
+    were never delivered.
     """
     limit = config.delivery_count_limit
     threshold = throttle_threshold(limit)
@@ -68,7 +72,7 @@ def select_portions(
             selected += portion.last_offset - portion.first_offset + 1
             yield portion
         if throttled or selected >= budget.records:
-            return  # before the next turn, in which groupby would iterate over the rest of this batch
+            return  # here, because the next step of groupby would iterate over the rest of this batch
     first = max(fetch_offset, end_offset)
     last = min(budget.last_offset, first + budget.records - selected - 1)
     if first <= last:
@@ -78,10 +82,10 @@ def select_portions(
 def _select_from_batch(
     ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
 ) -> Iterator[Portion]:
-    """Yield what is acquired of one fetch batch.
+    """Yield the portions that are acquired from one fetch batch, at most `room` records.
 
-    The first record at or above `threshold` determines the share of the batch that is delivered together. The records
-    before it count towards that share. If the share is already reached by then, it is not applied, as in Kafka.
+    The first record whose delivery count is at least `threshold` determines how many records of the batch are delivered
+    together. The records before it count towards this number. If they already reach it, it is ignored, as in Kafka.
     """
     selected = 0
     share: int | None = None
@@ -103,7 +107,7 @@ def _select_from_batch(
 
 
 def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> Iterable[tuple[int, int, InFlightRecord]]:
-    """Return the AVAILABLE ranges of first..last, with the holes between known records, in offset order."""
+    """Return the AVAILABLE ranges of first..last in offset order, including holes in the window if `with_holes`."""
     available = window.available(first, last)
     if not with_holes or window.last_offset is None:
         return available
@@ -124,7 +128,7 @@ def throttle_threshold(delivery_count_limit: int) -> int:
 
 
 def batch_share(batch_length: int, delivery_count: int, threshold: int) -> int:
-    """Return how many records of a fetch batch are delivered together.
+    """Return how many records of a throttled fetch batch are delivered together.
 
     The number is halved with every delivery from `threshold` on, and is at least 1.
     """

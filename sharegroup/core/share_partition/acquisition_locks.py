@@ -1,7 +1,7 @@
 """Acquisition locks: which member holds which offsets, and until when (KIP-932, "In-flight records").
 
-This is an index beside the window and is rebuilt from it. It answers three questions without a scan: the earliest
-deadline, the locks that are over, and the records that a member holds.
+This is an index of the in-flight window. It is not stored, because it can be built from the window. It returns three
+results without a scan of the window: the earliest deadline, the expired locks, and the records that a member holds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AcquisitionLocks:
         return self._deadlines[0] if self._deadlines else None
 
     def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        """Return the ranges whose lock has expired, in offset order. A lock expires strictly after its deadline."""
         ranges: list[tuple[int, int]] = []
         for deadline in self._deadlines[: bisect_left(self._deadlines, now_ms)]:
             ranges.extend((first, last) for first, last, _ in self._by_deadline[deadline])

@@ -1,6 +1,6 @@
 """The AVAILABLE records of the window, which a fetch acquires first (KIP-932, "Fetching and acquiring").
 
-Like `acquisition_locks`, this is an index beside the window and is rebuilt from it.
+Like `acquisition_locks`, this is an index of the in-flight window. It is not stored, but built from the window.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _LOWEST_THRESHOLD = 2
 
 
 class AvailableRecords(Generic[R]):
-    """AVAILABLE offset ranges with their records, and an index of the ranges by high delivery count.
+    """AVAILABLE offset ranges with their records, and an index of the ranges with delivery counts of 2 or more.
 
-    count: the number of records.
+    Attributes:
+        count: The number of AVAILABLE records.
     """
 
     __slots__ = ("_by_count", "_ranges", "count")
@@ -37,7 +38,7 @@ class AvailableRecords(Generic[R]):
             self._by_count.setdefault(delivery_count, RangeMap()).assign(first, last, None)
 
     def remove(self, first: int, last: int, delivery_count: int) -> None:
-        """Remove first..last."""
+        """Remove first..last, which must be in the index with this delivery count."""
         self._ranges.discard(first, last)
         self.count -= last - first + 1
         if delivery_count >= _LOWEST_THRESHOLD:

@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-A window is a list of pieces (`window_piece`) in offset order; no piece is empty. Between two micro-batches each large
-piece is stored as a text. A batch reads and writes only the pieces that it touches. A window of 200,000 ranges, in
-which every other record is acknowledged, therefore costs a batch as little as a few hundred ranges.
+A window is a list of pieces (`window_piece`) in offset order. No piece is empty. Between two micro-batches, each large
+piece is stored as a text. A micro-batch decodes and encodes only the pieces that it uses. It therefore processes a
+window of 200,000 ranges, in which every other record is acknowledged, at the cost of a few hundred ranges.
 
-    piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         questions about all pieces use their summaries
+    piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         queries over all pieces use their summaries
 
     assign 90..210  [ 0..................210 ][ 211..999 ]         the first piece that overlaps takes the new range
 
 `dump` restores the size of the pieces that changed: it splits those of more than twice `PIECE_RANGES` ranges, and
-merges small neighbours. Equal ranges fuse inside a piece but not across pieces. Callers do not see the difference,
-because every result is fused again.
+merges small neighbours. Adjacent ranges with equal records are merged inside a piece but not across pieces. Callers do
+not see the difference, because every result is merged again.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ from sharegroup.errors import IllegalTransitionError
 from sharegroup.protocol.range_map import append_fused, holes_between
 from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
-#: The cost of this many ranges is about the cost of the summaries of a window with 200,000 ranges.
+#: The intended number of ranges in a piece. Processing one piece of this size costs about as much as processing the
+#: summaries of all pieces of a window with 200,000 ranges.
 PIECE_RANGES = 256
-#: Transitions that may add offsets to the window.
+#: Causes of the transitions that may add offsets to the window.
 _ADDING = (Cause.FETCH, Cause.RESERVE)
-#: Transitions from ACQUIRED that only reserved records have.
+#: Causes of the transitions from ACQUIRED that only reserved records may have.
 _OF_RESERVED = (Cause.RESERVE, Cause.ASSIGN, Cause.UNRESERVE)
 
 
 class InFlight:
-    """Offset ranges with their `InFlightRecord`, and indexes of locks and AVAILABLE records that avoid a scan."""
+    """The records in flight: offset ranges with their `InFlightRecord`, and indexes of locks and AVAILABLE records."""
 
     __slots__ = ("_available_count", "_no_deadline_before_ms", "_pieces")
 
     def __init__(self, records: Iterable[tuple[int, int, InFlightRecord]] = ()) -> None:
         self._pieces: list[WindowPiece] = []
         self._available_count: int | None = 0  # None: not counted yet
-        #: No lock ends before this time. It makes `is_due` cheap, and is too low after the earliest lock was removed.
+        #: No lock expires before this time, so `is_due` usually needs no search. The value may be lower than the
+        #: earliest deadline, because removing a lock does not raise it.
         self._no_deadline_before_ms: float = math.inf
         for first, last, record in records:
             self.assign(first, last, record)
@@ -72,7 +74,8 @@ class InFlight:
         """Raise IllegalTransitionError unless all records are in `from_state` and the table allows the transition.
 
         Only a FETCH or RESERVE may name offsets that are not in the window, because it adds them. They must not be
-        below `start_offset`. Reserved records have transitions of their own, which no others have.
+        below `start_offset`. ASSIGN, UNRESERVE and a RESERVE of ACQUIRED records require that the records are reserved.
+        Reserved records allow no other causes.
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
@@ -101,7 +104,7 @@ class InFlight:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def trim_undelivered(self) -> None:
-        """Remove the AVAILABLE records with delivery count 0 at the end."""
+        """Remove the AVAILABLE records with delivery count 0 at the end of the window."""
         while self._pieces:
             piece = self._pieces[-1]
             first, last, record = next(piece.reversed_items())
@@ -138,7 +141,7 @@ class InFlight:
         return next((record for _, _, record in self.items(offset, offset)), None)
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
-        """Return first..last as StateBatches; neighbours whose durable fields are equal are fused."""
+        """Return first..last as StateBatches. Adjacent ranges whose durable fields are equal become one batch."""
         batches: list[StateBatch] = []
         for range_first, range_last, record in self.items(first, last):
             state, count, member_id, deadline_ms, *_ = record
@@ -211,7 +214,7 @@ class InFlight:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether a lock is over at `now_ms`."""
+        """Return whether a lock has expired at `now_ms`."""
         if self._no_deadline_before_ms >= now_ms:
             return False
         deadline = self.next_deadline_ms()
@@ -219,7 +222,7 @@ class InFlight:
         return self._no_deadline_before_ms < now_ms
 
     def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        """Return the ranges whose lock has expired, in offset order. A lock expires strictly after its deadline."""
         due = [
             piece for piece in self._pieces if (deadline := piece.next_deadline_ms) is not None and deadline < now_ms
         ]
@@ -242,7 +245,7 @@ class InFlight:
     # -- between two micro-batches ---------------------------------------------------------------------------------
 
     def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
-        """Return the pieces as JSON-able lists, and the texts of the large ones in the order of their pieces.
+        """Return the pieces as JSON-able lists, and the texts of the large pieces in the same order.
 
         Each list is the piece's summary, with offsets relative to `base`, followed by its content. The content is None
         for a piece that is stored as a text.
@@ -267,7 +270,7 @@ class InFlight:
         return window
 
     def _counted(self, piece: WindowPiece, change: Callable[..., None], *arguments: Any) -> None:
-        """Change a piece, and adjust the number of AVAILABLE records if it is known."""
+        """Call `change`, a method of `piece`, and update the number of AVAILABLE records if it is known."""
         if self._available_count is None:
             change(*arguments)
         else:
@@ -287,7 +290,10 @@ class InFlight:
 
 
 def _resized(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
-    """Yield the same ranges in pieces of a good size; an unchanged piece is merged only with a changed neighbour."""
+    """Yield the same ranges in pieces that are neither too large nor too small.
+
+    An unchanged piece is merged only with a changed neighbour, because merging encodes it again.
+    """
     before: WindowPiece | None = None
     for piece in pieces:
         if before is None:

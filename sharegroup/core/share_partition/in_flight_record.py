@@ -8,13 +8,18 @@ from sharegroup.types import RecordState, is_reserved
 
 
 class InFlightRecord(NamedTuple):
-    """The state of each record of a range.
+    """The state that all records of a range share.
 
-    `member_id` holds an ACQUIRED record until `lock_deadline_ms`. For an AVAILABLE record, it is the previous holder if
-    the record was lost by a lock timeout or a departure. For a reserved record, it is the reserver.
-
-    `batch_first`..`batch_last` is the fetch batch of the record, which throttling uses: the range that one fetch read
-    from the log, or one batch of the loaded state. Terminal and reserved records have none (-1, -1), so that they fuse.
+    Attributes:
+        state: One of the four record states of KIP-932.
+        delivery_count: The number of deliveries, including the current one.
+        member_id: For an ACQUIRED record, the member that holds it, or the reserver of a reserved record. For an
+            AVAILABLE record, the previous holder if its lock expired or it left the group, else None.
+        lock_deadline_ms: The time at which the lock of an ACQUIRED record expires.
+        batch_first: First offset of the record's fetch batch, which throttling uses. The fetch batch is the range that
+            one fetch read from the log, or one batch of the loaded state. It is -1 for terminal and reserved records,
+            so that neighbouring ranges of them can be merged.
+        batch_last: Last offset of the fetch batch, or -1.
     """
 
     state: RecordState
@@ -26,5 +31,5 @@ class InFlightRecord(NamedTuple):
 
     @property
     def is_reserved(self) -> bool:
-        """Whether a gateway holds the record for its members, and no member was sent it (`reservation`)."""
+        """Whether a gateway holds the record and has not assigned it to a member yet (`reservation`)."""
         return is_reserved(self.state, self.delivery_count)

@@ -1,4 +1,4 @@
-"""The decision of a handler of the share-partition machine: its transitions, and the member's response."""
+"""The result type of the handlers of the share-partition machine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from sharegroup.types import AcquiredRange, Transition
 
 
 class Outcome(NamedTuple):
-    """A decision that `SharePartition.replay` applies. Until then nothing has changed.
+    """The changes that a handler decided. They take effect when `SharePartition.replay` applies them.
 
-    `transitions` are in offset order within a cause. `response` holds the ranges that a fetch acquired or an
-    acknowledgement renewed, in offset order, with neighbours of equal delivery count merged. It is empty for all other
-    handlers. The three offsets are None unless a handler moves them: a reset sets `start_offset`, and moves of the log
-    set the other two. `lost_locks_over` are locks, (deadline in ms, member), of records below the log start; see "Lost
-    records" in `share_partition.py`.
+    Attributes:
+        transitions: State changes of ranges, in offset order within a cause.
+        response: The ranges that a fetch acquired or an acknowledgement renewed, in offset order. Adjacent ranges of
+            equal delivery count are merged. All other handlers leave it empty.
+        start_offset: The new start offset after a reset, else None.
+        log_start_offset: The new start of the log if it moved, else None.
+        log_end_offset: The new end of the log if it moved, else None.
+        lost_locks_over: Ended locks of records below the log start, as (deadline in ms, member). See "Lost records" in
+            `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()
@@ -33,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def acquired_ranges(transitions: Iterable[Transition]) -> tuple[AcquiredRange, ...]:
-    """Return the ranges of `transitions`; contiguous ranges of equal delivery count are fused."""
+    """Return the ranges of `transitions`. Adjacent ranges of equal delivery count are merged."""
     ranges: list[AcquiredRange] = []
     for transition in transitions:
         append_fused(ranges, AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))

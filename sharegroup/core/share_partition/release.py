@@ -1,4 +1,4 @@
-"""The transitions that end acquisitions: release, unacquire and archive. These functions change nothing."""
+"""Compute the transitions that end acquisitions: release, unacquire and archive. The window is not changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
     """Yield the ranges of first..last, with their records.
 
-    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one of them.
+    Raises RequestError (INVALID_RECORD_STATE) unless `member_id` has acquired all of these records.
     """
     for held_first, held_last, record in window.items(first, last):
         if record.state is not ACQUIRED:
@@ -31,9 +31,10 @@ def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterat
 def end_acquisition(
     first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
 ) -> Transition:
-    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit.
+    """Return the transition that ends the acquisition of first..last.
 
-    A reserved record was not delivered, so only its reservation ends.
+    If `to_state` is AVAILABLE and the delivery count limit is reached, the records become ARCHIVED instead. Reserved
+    records were not delivered, so only their reservation ends.
     """
     if not record.delivery_count:
         return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)
@@ -56,9 +57,10 @@ def release_ranges(
 def unacquire_ranges(
     window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
 ) -> tuple[Transition, ...]:
-    """Return the transitions that release `ranges` undelivered; offsets below `start_offset` are skipped.
+    """Return the transitions that make `ranges` AVAILABLE and reduce the delivery counts by one.
 
-    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, or if ranges overlap.
+    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a
+    record, or if ranges overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -83,10 +85,10 @@ def unacquire_ranges(
 def undo_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
-    """Return the transitions that take back the deliveries `acquired`, for records whose last delivery it was.
+    """Return the transitions that undo the deliveries `acquired` of records that were not delivered again since.
 
-    Acquiring a record raises its count, so a delivery is the record's last one if the counts are equal. The last holder
-    must be `member_id`, because after a delivery was taken back, the next delivery has the same count. Ranges may
+    Acquiring a record raises its delivery count, so a delivery is the record's last one if the counts are equal. The
+    last holder must be `member_id`, because after an undone delivery the next one has the same count. Ranges may
     overlap.
     """
     transitions: list[Transition] = []
@@ -123,7 +125,7 @@ def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetR
 
 
 def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
-    """Return the transitions that archive unfinished records below `below`; records never delivered have none."""
+    """Return the transitions that archive unfinished records below `below`, except those that were never delivered."""
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):
         if not record.state.is_terminal and record.delivery_count > 0:
@@ -135,5 +137,5 @@ def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transitio
 
 
 def not_held_error(message: str) -> RequestError:
-    """Return the rejection of a request for records that its sender does not hold."""
+    """Return the INVALID_RECORD_STATE error for a request about records that its sender does not hold."""
     return RequestError(ErrorCode.INVALID_RECORD_STATE, message)

@@ -1,21 +1,24 @@
-"""Reservations: offsets after the end of the log that a gateway holds for its members. These functions change nothing.
+"""Reservations: offsets after the end of the log that a gateway holds for its members.
+
+These functions compute transitions and do not change the window.
 
 A record that has not arrived yet cannot be acquired by a member, and after it has arrived, the next micro-batch takes
-some hundred milliseconds. So a gateway with waiting members reserves the offsets of the next records. It reads the end
-of the log, chooses a member for each record, and *assigns* the record to it. The job applies that later::
+some hundred milliseconds. Therefore a gateway with waiting members reserves the offsets of the next records. The
+gateway reads new records from the end of the log, chooses a member for each record, and *assigns* the record to it. The
+job applies the assignment later::
 
     log          [ finished ][ in flight ]|                      | the end of the log
     window        start offset            RRRRRRRRRRSSSSSSSS     R, S are reserved for two gateways
     later        [ finished ][ in flight  mmmmnn]RRRSSSSSSSS     m, n were assigned to two members
 
-A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*. It has no deadline of its own: all that
-a gateway has reserved ends with the lease of the gateway, which is renewed elsewhere (`core.operators.gateway_leases`).
-An assignment is a delivery: the count becomes 1, and the lock begins with the append of the `assign` row. A reservation
-that ends unused leaves no trace: its records become AVAILABLE with delivery count 0, and those at the end of the window
-leave it. So a record never delivered is not in flight, as before it was reserved.
+A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*. Reserved records have no deadlines. All
+reservations of a gateway end when its lease expires (`core.operators.gateway_leases`). An assignment is a delivery: the
+count becomes 1, and the lock begins with the append of the `assign` row. When a reservation ends, its unassigned
+records become AVAILABLE with delivery count 0. Those at the end of the window are removed from it, so they are no
+longer in flight.
 
 A reserver is a gateway in one of its reservation epochs. The gateway begins a new epoch when its reservation may have
-ended without its knowledge, so that an old assignment never takes effect on a new reservation.
+ended without a notice, so that an old assignment never takes effect on a new reservation.
 """
 
 from __future__ import annotations
@@ -36,22 +39,22 @@ NO_DEADLINE_MS = 253_370_764_799_999
 
 
 def reserver_id(requester: str, reservation_epoch: int) -> str:
-    """Return the holder of the records that a gateway, named by its `reply_to`, reserves in an epoch."""
+    """Return the holder id of the records that a gateway reserves in an epoch. `requester` is its `reply_to`."""
     return f"{requester}{_SEPARATOR}{reservation_epoch}"
 
 
 def requester_of(reserver: str) -> str:
-    """Return the gateway of a reserver."""
+    """Return the `reply_to` of the gateway in a holder id that `reserver_id` made."""
     return reserver.rpartition(_SEPARATOR)[0]
 
 
 def reservation_epoch_of(reserver: str) -> int:
-    """Return the reservation epoch of a reserver."""
+    """Return the reservation epoch in a holder id that `reserver_id` made."""
     return int(reserver.rpartition(_SEPARATOR)[2])
 
 
 def find_reservers(window: InFlight) -> list[str]:
-    """Return the holders of reserved records, sorted."""
+    """Return the holder ids of reserved records, sorted."""
     return [
         holder
         for holder in window.members()
@@ -74,10 +77,10 @@ def reserve_ranges(
     log_end_offset: int,
     free: OffsetRange | None,
 ) -> tuple[Transition, ...]:
-    """Return the transitions after which at least `records` offsets are reserved for `reserver`.
+    """Return the transitions that raise the number of offsets reserved for `reserver` to `records`.
 
-    `free` are the offsets after the window that may be reserved. Offsets inside the window come first, if the log has
-    not reached them and their reservation has ended.
+    `free` are the offsets after the window that may be reserved (None: none). Offsets of ended reservations come first:
+    they are inside the window, but not below `log_end_offset`. If there are too few offsets, fewer are reserved.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))
@@ -133,9 +136,9 @@ def assign_ranges(
 def unreserve_ranges(
     window: InFlight, reserver: str, ranges: Sequence[OffsetRange] | None = None
 ) -> tuple[Transition, ...]:
-    """Return the transitions that end the reservation of `ranges`, or of all that `reserver` holds (None).
+    """Return the transitions that end the reservation of `ranges`, or all reservations of `reserver` (None).
 
-    Offsets that are not reserved for it are skipped.
+    Offsets that are not reserved for `reserver` are skipped.
     """
     transitions: list[Transition] = []
     for first, last, _ in iter_reserved(window, reserver):

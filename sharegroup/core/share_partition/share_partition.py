@@ -9,9 +9,9 @@ so every cost depends on the number of ranges, not on the number of records.
 
 Handlers and replay. A handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `reserve`, `assign`,
 `unreserve`, `expire`, `move_log_start`, `move_log_end`, `reset`) reads the state and returns an `Outcome`. It changes
-nothing, also when it rejects a request with a RequestError. `replay(outcome)` is the only mutator. It needs neither a
-clock nor a configuration, because the transitions contain what those decided. A restart is therefore a load or restore,
-followed by replays.
+nothing, even if it rejects a request with a RequestError. `replay(outcome)` is the only mutator. It needs neither a
+clock nor a configuration, because the transitions contain the resulting deadlines and states. A restart is therefore a
+load or restore, followed by replays.
 
 Start offset. `replay` moves the start offset in the same step as the transition that finishes the head of the window.
 It moves over terminal records, up to the first record that is not terminal. A fetch and a RENEW never move it. A move
@@ -19,24 +19,24 @@ of the log start sets it to exactly the log start, even among terminal records. 
 moves it over those.
 
 Time. Time is an argument, and nothing expires by itself. The caller calls `expire(now_ms)` after `next_deadline_ms()`,
-and decides whether an acknowledgement that was in time is applied first. A lock is over strictly after its deadline.
+and decides whether an acknowledgement that was in time is applied first. A lock expires strictly after its deadline.
 
-Loaded holes. A state that another implementation wrote may lack offsets between the start and the end offset. An
-earlier leader acquired them and did not store that. They count as never delivered. The hole cursor (`_hole_cursor`)
-starts at the first hole and follows each fetch. Until a fetch reaches the end of the loaded state, the start offset
-does not pass the cursor. A state that this project wrote has no holes, because acquired ranges are stored with member
-and deadline.
+Loaded holes. A durable state that Kafka wrote may lack offsets between the start and the end offset, because Kafka does
+not store which records are acquired. These offsets count as never delivered. The hole cursor (`_hole_cursor`) starts at
+the first hole and moves with each fetch. Until a fetch reaches the end of the loaded state, the start offset does not
+pass the cursor. A state that this project wrote has no holes, because acquired ranges are stored with member and
+deadline.
 
-Reservations. Offsets after the end of the log can be in flight, too: reserved for a gateway (`reservation`). They count
-against the limit on record locks. Members see them as offsets that are not in flight.
+Reservations. Offsets after the end of the log can also be in flight: a gateway can reserve them (`reservation`). They
+count against the limit on record locks. For requests of members, they count as not in flight.
 
-Lost records. When the log start passes records, they leave the window immediately, acquired or not. Kafka keeps
-acquired ones until their locks are over, and they hold up the start offset. Two effects of Kafka's rule remain, because
-clients see them:
-- When the last lock of lost records is over, the start offset is advanced as after any other expiry. So it leaves the
-  terminal records that the log start was among (`_lost_locks`).
-- While every record in flight is lost (`_all_lost`), an acknowledgement beyond them is an INVALID_REQUEST, as past the
-  end of the window, and one record counts against the limit on record locks.
+Lost records. When the log start moves past records, the window drops them immediately, even if they are acquired. Kafka
+keeps acquired ones until their locks expire, and the start offset cannot pass them before. Two effects of Kafka's rule
+are visible to clients and are therefore implemented:
+- When the last lock of lost records expires, the start offset advances as after any other expiry. It then passes
+  terminal records at the log start (`_lost_locks`).
+- While every record in flight is lost (`_all_lost`), an acknowledgement of later offsets is rejected with
+  INVALID_REQUEST, as past the end of the window. One record then counts against the limit on record locks.
 
 To extend the machine: a new cause or state goes into `record_state.TRANSITIONS`. A new field of a record goes into
 `InFlightRecord` and into both directions of the dump of a window piece.
@@ -89,7 +89,8 @@ from sharegroup.types import (
     Transition,
 )
 
-#: Maximum ranges in one fetch. A range takes up to 50 bytes of a row, and Kafka accepts 1 MB per message by default.
+#: Maximum number of ranges that one fetch acquires. A range takes up to 50 bytes of the response row, and Kafka accepts
+#: 1 MB per message by default.
 MAX_ACQUIRED_RANGES = 10_000
 #: The fetch batch of a record that was not fetched.
 _NO_BATCH = -1, -1
@@ -113,9 +114,10 @@ _NO_MOVE = frozenset(
 class SharePartition:
     """The state of a share-partition. Read the module's theory of operation first.
 
-    start_offset: the first offset that is not finished (SPSO).
-    log_start_offset, log_end_offset: the ends of the partition's log, the end exclusive. For read_committed, the end is
-    the last stable offset.
+    Attributes:
+        start_offset: The first offset that is not finished (SPSO).
+        log_start_offset: The first offset of the partition's log.
+        log_end_offset: The end of the partition's log, exclusive. For read_committed, it is the last stable offset.
     """
 
     __slots__ = (
@@ -225,11 +227,11 @@ class SharePartition:
         return deadline
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether `expire` would do something, because a lock was over before `now_ms`."""
+        """Return whether `expire(now_ms)` would change the state, because a lock expired before `now_ms`."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
     def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:
-        """Return whether a lock on these records was over before `now_ms` and `expire` has not ended it yet."""
+        """Return whether a record of `batch` has a lock with a deadline before `now_ms` that `expire` has not ended."""
         first = max(batch.first_offset, self.start_offset)
         return any(
             record.lock_deadline_ms is not None and record.lock_deadline_ms < now_ms
@@ -245,7 +247,7 @@ class SharePartition:
         return self._window.members()
 
     def reservers(self) -> list[str]:
-        """Return the holders of reserved records, sorted."""
+        """Return the holder ids of reserved records, sorted."""
         return find_reservers(self._window)
 
     def reserved_ranges(self, reserver: str) -> list[OffsetRange]:
@@ -266,7 +268,7 @@ class SharePartition:
         return offset
 
     def has_available(self, config: SharePartitionConfig | None = None) -> bool:
-        """Return whether `acquire` would do something; without `config` the limit on record locks is ignored."""
+        """Return whether `acquire` would change the state. Without `config`, the limit on record locks is ignored."""
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
             return True
@@ -277,7 +279,7 @@ class SharePartition:
         return self._window_size() < config.max_record_locks
 
     def terminal_batches_in(self, first: int, last: int) -> list[StateBatch]:
-        """Return the finished records of first..last; those below the start offset are reported as ARCHIVED."""
+        """Return the finished records of first..last. Those below the start offset are returned as ARCHIVED."""
         found: list[StateBatch] = []
         if first < self.start_offset:
             found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
@@ -304,7 +306,7 @@ class SharePartition:
     # --- handlers: they decide and change nothing ------------------------------------------------------------------
 
     def acquire(self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig) -> Outcome:
-        """Acquire at most `max_records` records for `member_id`; records that were delivered before come first.
+        """Acquire at most `max_records` records for `member_id`, first those that were delivered before.
 
         Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES` ranges, so that it
         fits into a message. It is empty if no record is available or the limit on record locks is reached. If the log
@@ -342,16 +344,16 @@ class SharePartition:
         is_renew_ack: bool,
         grants: Sequence[AcquiredRange] = (),
     ) -> Outcome:
-        """Finish, release or renew records that `member_id` holds: all of `batches` or nothing.
+        """Finish, release or renew records that `member_id` holds: all of `batches` or none.
 
-        `grants` are the acquired ranges that the request refers to, with their delivery counts. A record counts as held
-        only in that delivery; without grants, any delivery counts. Offsets below the start offset are skipped, whoever
-        held them. RELEASE archives a record at the delivery count limit. RENEW sets a new deadline of `now_ms` + the
-        lock duration; the response holds the renewed ranges.
+        `grants` are the acquired ranges that the request refers to, with their delivery counts. If a record has another
+        delivery count, the member does not hold it. Without `grants`, the delivery count is not checked. Offsets below
+        the start offset are skipped, whoever held them. RELEASE archives a record at the delivery count limit. RENEW
+        sets the deadline to `now_ms` + the lock duration. The response contains the renewed ranges.
 
-        Raises AcknowledgementRejected or another RequestError: INVALID_REQUEST for batches that fail the request check
-        or reach past the records in flight; INVALID_RECORD_STATE for a record that `member_id` does not hold, and for
-        RENEW if the group does not allow it.
+        Raises AcknowledgementRejected or another RequestError. The code is INVALID_REQUEST for batches that fail the
+        request check or reach past the records in flight. It is INVALID_RECORD_STATE for a record that `member_id` does
+        not hold, and for RENEW if the group does not allow it.
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and has_renewals(batches):
@@ -371,7 +373,7 @@ class SharePartition:
         return Outcome(tuple(transitions), acquired_ranges(_renewals(transitions)))
 
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
-        """Release all records of a member that left or whose session was closed. Delivery counts stay."""
+        """Release all records of a member that left or whose session was closed. Delivery counts do not change."""
         over = tuple(lock for lock in self._lost_locks if lock[1] == member_id)
         transitions = release_ranges(self._window, self._window.held_ranges(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
@@ -381,33 +383,33 @@ class SharePartition:
         return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
-        """Release all records whose lock was over before `now_ms`; a lock with the deadline `now_ms` still holds."""
+        """Release all records whose lock deadline is before `now_ms`. A lock with the deadline `now_ms` stays."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
         transitions = release_ranges(self._window, self._window.due_ranges(now_ms), Cause.LOCK_TIMEOUT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
-        """Make `ranges` AVAILABLE again and take the delivery off their counts: all of them or nothing.
+        """Make `ranges` AVAILABLE again and reduce their delivery counts by one: all of them or none.
 
-        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not
-        hold one of the others, or if ranges overlap.
+        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) unless `member_id` holds
+        all other records, or if ranges overlap.
         """
         return Outcome(unacquire_ranges(self._window, self.start_offset, member_id, ranges))
 
     def undo_deliveries(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
-        """Take back the deliveries `acquired`, which were granted to `member_id` but never sent to it.
+        """Undo the deliveries `acquired`, which were granted to `member_id` but never sent to it.
 
-        A record that the member still holds with that delivery count becomes AVAILABLE. One that is AVAILABLE with that
-        count, because the member's lock expired, loses the delivery too. All other records were delivered again since
-        and do not change. A loaded window does not record previous holders, so its AVAILABLE records do not change
-        either.
+        A record that the member still holds with that delivery count becomes AVAILABLE, and its count is reduced by
+        one. The count is also reduced if the record is already AVAILABLE, because the member's lock expired. All other
+        records were delivered again since, so they do not change. A durable state does not contain previous holders, so
+        records that were AVAILABLE when the state was loaded do not change either.
         """
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> Outcome:
-        """Reserve offsets after the end of the log, so that `reserver` holds at least `records`.
+        """Reserve offsets after the end of the log, so that `reserver` holds at least `records` of them.
 
-        Nothing is reserved while records can be acquired.
+        Fewer are reserved if the limit on record locks is reached, and none while records can be acquired.
         """
         if self.has_available(config):
             return Outcome()
@@ -420,7 +422,7 @@ class SharePartition:
     def assign(
         self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
     ) -> Outcome:
-        """Deliver reserved records to a member: all of them or nothing.
+        """Deliver reserved records to a member: all of them or none.
 
         The request was appended at `append_ms`. The locks run until `append_ms` + `lock_duration_ms`. Offsets below the
         start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not reserved for
@@ -432,7 +434,10 @@ class SharePartition:
         return Outcome(transitions)
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> Outcome:
-        """End the reservation of `ranges`, or of all that is reserved for `reserver` (None). Others are skipped."""
+        """End the reservation of `ranges`, or all reservations of `reserver` (None).
+
+        Offsets that are not reserved for `reserver` are skipped.
+        """
         return Outcome(unreserve_ranges(self._window, reserver, ranges))
 
     def undelivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -440,9 +445,9 @@ class SharePartition:
         return subtract_ranges(self._window.held_ranges(member_id), delivered)
 
     def move_log_start(self, offset: int) -> Outcome:
-        """Set the log start. Records in flight below it are lost, acquired or not, and leave the window.
+        """Set the log start. Records in flight below it are lost and leave the window, even if they are acquired.
 
-        The outcome has transitions for the records that were delivered at least once and not finished.
+        The outcome has transitions for the lost records that were delivered at least once and not finished.
         """
         transitions = archive_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
@@ -461,9 +466,9 @@ class SharePartition:
     # --- the mutator -----------------------------------------------------------------------------------------------
 
     def replay(self, outcome: Outcome) -> None:
-        """Apply the decision of a handler, and move the start offset if the head of the window is finished.
+        """Apply the outcome of a handler, and move the start offset if the records at the head are finished.
 
-        Raises IllegalTransitionError, with nothing changed, if `outcome` does not fit the state.
+        Raises IllegalTransitionError, and changes nothing, if a transition is illegal in the current state.
         """
         for transition in outcome.transitions:
             self._window.check_transition(transition, self.start_offset)
@@ -514,7 +519,7 @@ class SharePartition:
         return InFlightRecord(to_state, count, member_id, deadline, first, last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
-        """Return a record without a holder; a terminal one needs its fetch batch only while there are loaded holes."""
+        """Return a record without a holder. A terminal one keeps its fetch batch only while there are loaded holes."""
         if state.is_terminal and self._hole_cursor is None:
             return InFlightRecord(state, count)
         return InFlightRecord(state, count, None, None, batch_first, batch_last)
@@ -537,7 +542,7 @@ class SharePartition:
     def _advance(self) -> None:
         """Move the start offset over the terminal records at the head.
 
-        With loaded holes it moves by whole batches and not beyond the cursor, as in Kafka.
+        While there are loaded holes, the start offset moves by whole batches and not past the hole cursor, as in Kafka.
         """
         if self._window.first_offset != self.start_offset:
             return
@@ -584,7 +589,7 @@ class SharePartition:
         return self.end_offset - self.start_offset if len(self._window) else int(self._all_lost)
 
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
-        """Raise RequestError for a batch that begins before all records in flight, or ends outside of them."""
+        """Raise RequestError for a batch that begins before all records in flight, or whose end is not in flight."""
         first_known = self._window.first_offset
         if first_known is None:
             known_below = self._all_lost

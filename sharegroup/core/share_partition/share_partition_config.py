@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class SharePartitionConfig:
-    """The values in force at the time of a call. A change affects later calls only, never existing locks.
+    """The config values at the time of a call. A change affects later calls only, never existing locks.
 
-    delivery_count_limit: maximum deliveries of a record (`share.delivery.count.limit`).
-    record_lock_duration_ms: duration of an acquisition lock in milliseconds (`share.record.lock.duration.ms`).
-    max_record_locks: number of records from the start to the end offset at which no new records are acquired
-    (`share.partition.max.record.locks`).
-    renew_enabled: whether RENEW acknowledgements are allowed (`share.renew.acknowledge.enable`, KIP-1222).
-    static_record_lock_duration_ms: lock duration of static members, whose locks must outlast a restart; it applies if
-    it is longer (`share.static.record.lock.duration.ms`).
+    Attributes:
+        delivery_count_limit: Maximum number of deliveries of a record (`share.delivery.count.limit`).
+        record_lock_duration_ms: Duration of an acquisition lock in milliseconds (`share.record.lock.duration.ms`).
+        max_record_locks: Maximum number of records from the start to the end offset. At this number, no new records
+            are acquired (`share.partition.max.record.locks`).
+        renew_enabled: Whether RENEW acknowledgements are allowed (`share.renew.acknowledge.enable`, KIP-1222).
+        static_record_lock_duration_ms: Lock duration of static members, whose locks must outlast a restart. It applies
+            if it is longer than `record_lock_duration_ms` (`share.static.record.lock.duration.ms`).
     """
 
     delivery_count_limit: int = 5

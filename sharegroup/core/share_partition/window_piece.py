@@ -1,8 +1,9 @@
-"""A piece of the in-flight window: neighbouring ranges, or the form that they were dumped to.
+"""A piece of the in-flight window: a sequence of neighbouring ranges that is stored and decoded as one unit.
 
-A piece that is not touched stays closed. Only its summary is read, which is enough for everything that is computed over
-all pieces. The ranges of an open piece are one `RangeMap` of records. Two indexes beside it avoid scans: the AVAILABLE
-ranges and the acquisition locks. They are built when first used, and then updated with each change.
+A piece is *closed* while its ranges are encoded, and *open* after they were decoded. Computations over all pieces read
+only the summaries, so a piece that a micro-batch does not use stays closed. The ranges of an open piece are one
+`RangeMap` of records. Two indexes avoid scans of the ranges: the AVAILABLE ranges and the acquisition locks. They are
+built when first used, and then updated with each change.
 """
 
 from __future__ import annotations
@@ -19,18 +20,27 @@ from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import RecordState
 
-#: In a piece's content: offsets that are not in the window, and a record that no member holds.
+#: In the encoded ranges, the table row of offsets that are not in the window.
 _HOLE = -1
+#: In the encoded ranges, the member of a record that no member holds.
 _NOBODY = -1
 #: A piece of up to this many ranges is not stored as a text, because encoding a text would cost more than it saves.
 _FEW_RANGES = 32
 
 
 class PieceSummary(NamedTuple):
-    """What can be read of a closed piece without opening it. Offsets are inclusive.
+    """The values of a closed piece that can be read without decoding its ranges. Offsets are inclusive.
 
-    `ranges` is the number of ranges. `most_delivered` is the highest delivery count of the AVAILABLE records, or 0 if
-    it is below 2. `members` are the members that hold records, sorted.
+    Attributes:
+        first_offset: The lowest offset.
+        last_offset: The highest offset.
+        ranges: The number of ranges.
+        terminal_count: The number of terminal records.
+        next_deadline_ms: The earliest lock deadline, or None if nothing is locked.
+        available_count: The number of AVAILABLE records.
+        first_available: The lowest AVAILABLE offset, or None if there is none.
+        most_delivered: The highest delivery count of the AVAILABLE records, or 0 if it is below 2.
+        members: The members that hold records, sorted.
     """
 
     first_offset: int
@@ -94,7 +104,7 @@ class WindowPiece:
 
     @classmethod
     def from_closed(cls, summary: PieceSummary, content: Content) -> WindowPiece:
-        """Return the piece of a closed form. It is opened when its ranges are used."""
+        """Return a closed piece with this summary and content. It is opened when its ranges are used."""
         piece = cls.__new__(cls)
         piece._records = piece._available = piece._locks = None
         piece._terminal_count, piece._closed = summary.terminal_count, ClosedPiece(summary, content)
@@ -106,7 +116,7 @@ class WindowPiece:
         return self._closed is None
 
     def close(self) -> ClosedPiece:
-        """Return the closed form; the previous one if nothing has changed."""
+        """Return the encoded piece. A piece that has not changed is not encoded again."""
         if self._closed is None:
             summary = PieceSummary(
                 self.first_offset, self.last_offset, self.ranges, self._terminal_count, self.next_deadline_ms,
@@ -137,7 +147,7 @@ class WindowPiece:
         self._open().discard(first, last)
 
     def merge_with(self, behind: WindowPiece) -> WindowPiece:
-        """Return one piece with the ranges of this one and the next."""
+        """Return a new piece with the ranges of this piece and of `behind`, which follows it."""
         piece = WindowPiece(*self._open().columns())
         for first, last, record in behind.items():
             piece.assign(first, last, record)
@@ -150,7 +160,7 @@ class WindowPiece:
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])
 
     def _remove_from_indexes(self, first: int, last: int) -> None:
-        """Remove first..last from the indexes and the count; the caller changes the map itself."""
+        """Remove first..last from the indexes and from the count of terminal records, but not from the ranges."""
         records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):
             if old.state is ACQUIRED:
@@ -249,10 +259,10 @@ class WindowPiece:
 
 
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
-    """Return the ranges as two columns, lengths and row numbers, and a table of the distinct records.
+    """Return the ranges as [lengths, table rows, table of the distinct records].
 
-    Offsets are relative to the first one. A member that holds records is stored as its place in the summary, a previous
-    holder as its id.
+    Offsets are relative to the first one. A member that holds records is stored as its index in `summary.members`, and
+    a previous holder as its id.
     """
     base = summary.first_offset
     lengths: list[int] = []
@@ -281,12 +291,12 @@ def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[An
 
 
 def _text(content: list[Any]) -> str:
-    """Return the content as one line; many small ranges cost less than a byte each."""
+    """Return the content as one line of text, which takes less than a byte per range if there are many small ranges."""
     return pack_text(to_json(content))
 
 
 def _read(summary: PieceSummary, content: Content) -> RangeMap[InFlightRecord]:
-    """Return the ranges of a content that `_content` or `_text` wrote."""
+    """Decode ranges that `_content` or `_text` encoded."""
     lengths, rows, packed = unpack_json(content) if isinstance(content, str) else content
     table = [_unpacked(row, summary) for row in packed]
     firsts = list(accumulate(lengths, initial=summary.first_offset))
@@ -319,6 +329,6 @@ def _owner(record: InFlightRecord) -> tuple[str, int]:
 
 
 def _known(offset: int | None) -> int:
-    """Return an end of a piece, which is not empty."""
+    """Return `offset`, which is not None because a piece is never empty."""
     assert offset is not None
     return offset

@@ -1,8 +1,7 @@
-"""Messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), and of others that kafka-python lacks.
+"""Messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), and other messages that kafka-python lacks.
 
-They have the stable versions of Kafka 4.3. kafka-python's message classes can use any schema, so each class here is
-generated from the JSON file with its name. The schemas are data only; a test compares them with those of the
-kafka-clients JAR.
+The classes support the stable message versions of Kafka 4.3. kafka-python generates each class from the JSON schema
+file of the same name. A test compares these schemas with those in the kafka-clients JAR.
 
     response = ShareFetchResponse(version=2, error_code=0, ..., responses=[topic], node_endpoints=[])
     frame = response.encode(header=True, framed=True)     # after response.with_header(correlation_id)
@@ -12,7 +11,7 @@ Rules for the use of kafka-python's messages:
 
 - Nested structs are classes inside the message (`ShareFetchResponse.ShareFetchableTopicResponse.PartitionData`); dicts
   are not converted. A struct that is not nullable (`current_leader`) has no default and must be set.
-- A list that is not set is one empty list shared by all messages. Set it; never append to it.
+- A list field that is not set is an empty list that all messages share. Assign a new list, and never append to it.
 - `records` accepts bytes, bytearray or memoryview, which are copied unchanged. Use `b""` for no records, because null
   breaks clients.
 - A null topic id (all zeros) is decoded as None.

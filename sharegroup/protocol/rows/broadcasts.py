@@ -1,6 +1,6 @@
-"""Broadcasts: rows of the response topic for all readers.
+"""Broadcasts: rows of the response topic that all readers process.
 
-They are JSON objects with the key `BROADCAST_KEY`, and each is written to every partition.
+They are JSON objects with the key `BROADCAST_KEY`. Each broadcast is written to every partition of the topic.
 """
 
 from dataclasses import dataclass
@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: The key and the `reply_to` of a broadcast; also the key of a request that is written to every partition.
+#: The key and the `reply_to` of a broadcast. It is also the key of a request that is written to every partition.
 BROADCAST_KEY = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class NewLeaderBroadcast:
-    """A job started to serve share-partitions.
+    """A job has become the leader and serves share-partitions.
 
-    If it started from the tables alone, it has no pending fetches. Requesters that wait for one must send it again.
+    If it started without a checkpoint, it has lost the waiting fetches of the previous job. Requesters that wait for a
+    response to a fetch must therefore send the fetch again.
     """
 
     type: ClassVar[str] = "new_leader"
@@ -24,7 +25,7 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group or its session expired. Its acquired records are delivered to others."""
+    """A member left its group, or its session expired. Its acquired records are released."""
 
     type: ClassVar[str] = "member_left"
 
@@ -35,7 +36,7 @@ class MemberLeftBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedBroadcast:
-    """A topic was deleted. A topic that is created with the same name has another id."""
+    """The topic with this id was deleted. A topic that is created later with the same name has another id."""
 
     type: ClassVar[str] = "topic_deleted"
 
@@ -56,13 +57,13 @@ def encode_broadcast(broadcast: Broadcast) -> bytes:
 
 
 def decode_broadcast(value: bytes) -> Broadcast:
-    """Decode a record value. Raise ValueError if it is not a broadcast."""
+    """Decode a record value. Raises ValueError if it is not a broadcast."""
     try:
         row = from_json(value)
         kind = _KINDS[row["type"]]
         return kind(**{name: row[name] for name in kind.__match_args__})
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"not a broadcast: {error!r}") from error
+        raise ValueError(f"the record is not a broadcast: {error!r}") from error
 
 
 _KINDS: dict[str, type[Broadcast]] = {

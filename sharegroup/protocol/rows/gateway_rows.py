@@ -1,7 +1,7 @@
-"""Rows of the response topic with which gateways announce themselves to each other.
+"""Rows of the response topic with which gateways announce their addresses to each other.
 
-They are JSON objects with the key `GATEWAY_KEY`, and each is written to every partition. Readers of responses skip them
-because of their key.
+They are JSON objects with the key `GATEWAY_KEY`, and each is written to every partition. Readers of responses skip rows
+with this key.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _MAX_PORT = 65_535
 
 
 class GatewayAddress(NamedTuple):
-    """The address of a port of a gateway, as clients reach it."""
+    """A host and port that clients use to connect to a gateway."""
 
     host: str
     port: int
@@ -26,10 +26,11 @@ class GatewayAddress(NamedTuple):
 class GatewayRow:
     """Announcement of a running gateway and its addresses.
 
-    brokers   {id of a broker: address of the gateway's port for this broker}
-    standby   address for clients of a failed gateway; unique to each gateway
-    lives_ms  time from its append until the row expires; 0: the gateway stops
-    listener  name of the listener; clients only use addresses of their own listener
+    Attributes:
+        standby: The address for clients of other gateways that have failed. Each gateway has another one.
+        brokers: The address of the gateway's port for each broker, by broker id.
+        lives_ms: The time in ms from the append of the row until it expires. 0 means that the gateway stops.
+        listener: The name of the listener. Clients only use addresses of their own listener.
     """
 
     standby: GatewayAddress
@@ -45,7 +46,7 @@ def encode_gateway(row: GatewayRow) -> bytes:
 
 
 def decode_gateway(value: bytes) -> GatewayRow:
-    """Decode a record value. Raise ValueError if it is not a gateway row."""
+    """Decode a record value. Raises ValueError if it is not a gateway row."""
     try:
         row = from_json(value)
         brokers = {int(node_id): _address(address) for node_id, address in row["brokers"].items()}
@@ -57,11 +58,11 @@ def decode_gateway(value: bytes) -> GatewayRow:
             raise ValueError(f"listener is {listener!r}")
         return GatewayRow(_address(row["standby"]), brokers, lives_ms, listener)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ValueError(f"not a gateway row: {error!r}") from error
+        raise ValueError(f"the record is not a gateway row: {error!r}") from error
 
 
 def _address(value: object) -> GatewayAddress:
     match value:
         case [str(host), int(port)] if host and 0 < port <= _MAX_PORT:
             return GatewayAddress(host, port)
-    raise ValueError(f"not an address: {value!r}")
+    raise ValueError(f"the address is not [host, port]: {value!r}")

@@ -1,4 +1,7 @@
-"""The row of `__share_partition_requests` with which a gateway renews its lease. Data and checks only."""
+"""The row of `__share_partition_requests` with which a gateway renews its lease. Data and checks only.
+
+The lease is the time until which the gateway holds the offsets that it has reserved.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ RENEW_LEASES = "renew_leases"
 
 @dataclass(frozen=True, slots=True)
 class RenewLeasesRequest:
-    """Request to extend all reservations of the gateway `requester` until `lease_ms` after the row's append.
+    """Request to keep all reservations of the gateway `requester` until `lease_ms` after the append of the row.
 
-    `group_id` is any group of the job. It decides which job receives the row.
+    `group_id` may be any group that the job serves. It only selects the job that receives the row.
     """
 
     type: ClassVar[str] = RENEW_LEASES
@@ -38,7 +41,7 @@ class RenewLeasesRequest:
 
 
 def decode_renewal(value: str) -> RenewLeasesRequest | None:
-    """Return the renewal in a row, or None if the row is not a valid one."""
+    """Decode a row. Returns None if it is not a valid `renew_leases` row."""
     try:
         row = check_header(json_object(value), (RENEW_LEASES,))
         lease_ms = integer(row, "lease_ms", 1, MAX_LEASE_MS)

@@ -1,9 +1,9 @@
-"""The row with which a starting job detects that it is ready. Operators read it and ignore it.
+"""The probe: a row that the job appends to its own request topics to detect that it is ready. Operators ignore it.
 
-At its start, a query of the job appends a probe to its own request topic. When the micro-batch that read the probe has
-finished, the Python workers run, the tables are writable, and the query responds to requests (docs/rows.md).
+Each query of the job appends a probe when it starts. When the micro-batch that has read the probe is finished, the
+Python workers are running, the tables are writable, and the query responds to requests (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"
-#: The row, which is always this text.
+#: The text of the row, which is always the same.
 PROBE = f'{{"type":"{PROBE_TYPE}"}}'

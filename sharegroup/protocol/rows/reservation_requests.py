@@ -1,7 +1,7 @@
 """Rows of `__share_partition_requests` with which a gateway reserves offsets and assigns them to its members.
 
-A *reservation epoch* distinguishes the reservations of a gateway in a share-partition over time. The gateway counts it
-up when its reservation has ended, or may have ended without its knowledge. Data and checks only.
+A *reservation epoch* distinguishes the reservations of a gateway in a share-partition over time. The gateway increments
+it when its reservation has ended, or may have ended without a notice. Data and checks only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ RESERVE = "reserve"
 ASSIGN = "assign"
 UNRESERVE = "unreserve"
 
-#: The maximum number of records of one request.
+#: The maximum number of records in one reserve request.
 MAX_RESERVED_RECORDS = 5_000
-#: The maximum duration of a gateway's lease in ms, which a restarted job assumes for each gateway.
+#: The maximum duration of a gateway's lease in ms. A restarted job assumes this duration for each gateway.
 MAX_LEASE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveRequest(PartitionRequest):
-    """Request to hold at least `records` reserved offsets for the gateway `reply_to`, whose lease it extends.
+    """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The lease then lasts for at least `lease_ms`. The request is answered at once, with all that is reserved for the
-    gateway. That may be nothing, if records can be acquired or if members of others wait. `member_id` is empty. The row
-    ends the gateway's reservations of earlier epochs.
+    The response is sent immediately and contains all offsets that are reserved for the gateway. There may be none, if
+    records can be acquired, or if a waiting member cannot use reservations. If there are any, the lease of the gateway
+    is extended by `lease_ms`. The row ends the gateway's reservations of earlier epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE
@@ -43,11 +43,12 @@ class ReserveRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class AssignRequest(PartitionRequest):
-    """Notice that the gateway `requester` delivers reserved offsets to the member, with locks from this row's append.
+    """Notice that the gateway `requester` delivers reserved offsets to the member.
 
-    The gateway sends the records once the row is durable, and only if it was appended by `valid_until_ms`: while the
-    lease and the session of the member last. A row that was appended later has no effect, so both decide the same. The
-    locks last for `lock_duration_ms`, the duration that the response to the reserve row named.
+    The gateway sends the records after the row was appended, and only if its append time is at most `valid_until_ms`.
+    Until then, the lease of the gateway and the session of the member are certainly valid. The job ignores a row that
+    was appended later, so both treat the row alike. The locks start at the append of the row and last for
+    `lock_duration_ms`, which the response to the reserve row contained.
     """
 
     type: ClassVar[str] = ASSIGN
@@ -62,7 +63,7 @@ class AssignRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class UnreserveRequest(PartitionRequest):
-    """Notice that the gateway `requester` does not use `ranges`, or anything that it reserved (None).
+    """Notice that the gateway `requester` does not use its reserved `ranges`, or any reserved offset (None).
 
     `member_id` is empty. Offsets that are not reserved for the gateway in this epoch are skipped.
     """

@@ -1,7 +1,7 @@
 """Rows of the response topic: JSON objects with one response each. The key is the `reply_to` of the request.
 
-A record may have several rows (`response_records`). A response may be sent twice, if the job fails between sending it
-and committing its batch. Both have the same `id`, and a reader drops the second.
+A record may have several rows (`response_records`). A response may be sent twice, if the job fails after sending it and
+before committing its batch. Both responses have the same `id`, and a reader ignores the second one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,14 +89,14 @@ def encode_response(response: Response) -> dict[str, Any]:
 
 
 def decode_responses(value: bytes) -> list[Response]:
-    """Decode the rows of a record of the response topic. Raise ValueError."""
+    """Decode the rows of a record of the response topic. Raises ValueError if a row is not a response."""
     return [_response(row) for row in decode_rows(value)]
 
 
 def _response(row: Any) -> Response:
     try:
         if not isinstance(row, dict):
-            raise TypeError("not a JSON object")
+            raise TypeError("it is not a JSON object")
         kind: type[Any] = (
             _OF_SHARE_PARTITION.get(row["type"], SharePartitionRejection)
             if "topic" in row
@@ -105,25 +105,31 @@ def _response(row: Any) -> Response:
         response: Response = kind(**{name: _decode(name, row[name]) for name in field_names(kind) if name in row})
         return response
     except (TypeError, KeyError) as error:
-        raise ValueError(f"not a response row: {error}") from error
+        raise ValueError(f"the row is not a response: {error}") from error
 
 
 def reject_share_partition_request(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
-    """Return the error response to an invalid row of `__share_partition_requests`, with its valid fields."""
+    """Return an error response to an invalid row of `__share_partition_requests`.
+
+    Fields of the response that the row lacks are empty.
+    """
     kind = _OF_SHARE_PARTITION.get(echoed_text(row, "type"), SharePartitionRejection)
     response: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
     return response
 
 
 def reject_share_group_request(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
-    """Return the error response to an invalid row of `__share_group_requests`, with its valid fields."""
+    """Return an error response to an invalid row of `__share_group_requests`.
+
+    Fields of the response that the row lacks are empty.
+    """
     kind = _OF_GROUP.get(echoed_text(row, "type"), ShareGroupRejection)
     response: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
     return response
 
 
 def to_error_row(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
-    """Return a short error response that replaces a response row, whatever its size."""
+    """Return a short error response with the header of a response row that is too large to be sent."""
     reject = reject_share_partition_request if "topic" in row else reject_share_group_request
     return encode_response(reject(row, code, message))
 

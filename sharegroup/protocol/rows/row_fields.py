@@ -1,9 +1,9 @@
-"""Fields of rows: checks of those of a request, and the conversion of rows to JSON objects.
+"""Checks of the fields of request rows, and the conversion of rows to JSON objects.
 
 A check returns the value of a field, or raises an error that names the field.
 
-There are two errors, because only a row with `id` and `reply_to` can be responded to. `InvalidRequestRow` is raised for
-a row without them, `InvalidFieldError` for other invalid rows.
+There are two errors, because a response can be sent only for a row with valid `id` and `reply_to`. `InvalidRequestRow`
+is raised for other rows, and `InvalidFieldError` for rows with these fields and an invalid other field.
 """
 
 import json
@@ -26,7 +26,7 @@ MAX_DELIVERY_COUNT = 2**15 - 1
 
 
 class InvalidFieldError(RequestError):
-    """An invalid request that can be responded to. `row` has its fields, not all of which are valid."""
+    """A request row has an invalid field, but a response can be sent. `row` has all its fields, also invalid ones."""
 
     def __init__(self, message: str, row: Mapping[str, Any]) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
@@ -34,25 +34,28 @@ class InvalidFieldError(RequestError):
 
 
 def json_object(value: str) -> dict[str, Any]:
-    """Return the JSON object of a row. Raise InvalidRequestRow."""
+    """Return the JSON object of a row. Raises InvalidRequestRow if it is not JSON, not an object or not Unicode."""
     try:
         row = from_json(value)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequestRow(f"not JSON: {error}") from None
+        raise InvalidRequestRow(f"the row is not JSON: {error}") from None
     if not isinstance(row, dict):
-        raise InvalidRequestRow("not a JSON object")
+        raise InvalidRequestRow("the row is not a JSON object")
     if "\\u" in value:  # JSON may have lone surrogates, which Kafka, Arrow and the tables cannot store
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise InvalidRequestRow(f"not Unicode: {error.reason}") from None
+            raise InvalidRequestRow(f"the row is not Unicode: {error.reason}") from None
     return row
 
 
 def check_header(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
-    """Check `id`, `reply_to` and `type` of a row. After this, each error is an InvalidFieldError."""
+    """Check `id`, `reply_to` and `type` of a row, and return the row.
+
+    Raises InvalidRequestRow for an invalid `id` or `reply_to`, InvalidFieldError for a `type` that is not in `types`.
+    """
     if not isinstance(row.get("id"), str) or not row["id"]:
-        raise InvalidRequestRow("lacks the field id")
+        raise InvalidRequestRow("id must be a non-empty string")
     row.setdefault("reply_to", "")
     if not isinstance(row["reply_to"], str):
         raise InvalidRequestRow("reply_to must be a string")
@@ -70,22 +73,28 @@ def text(
     default: str | None = None,
     max_length: int = MAX_TEXT_LENGTH,
 ) -> str:
-    """Return a text of at most `max_length` characters. Raise InvalidFieldError."""
+    """Return a string field, or `default` if it is missing.
+
+    Raises InvalidFieldError if the value is not a string of at most `max_length` characters, or is empty although it
+    must not be.
+    """
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
-        raise InvalidFieldError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
+        raise InvalidFieldError(
+            f"the field {field} is missing" if field not in row else f"{field} must be a string", row
+        )
     if len(value) > max_length:
         raise InvalidFieldError(f"{field} has more than {max_length} characters", row)
     return value
 
 
 def echoed_text(row: Mapping[str, Any], field: str) -> str:
-    """Return a field of any type as a text for an error response, cut to the maximum length."""
+    """Return a field of any type as text for an error response, cut to `MAX_TEXT_LENGTH` characters."""
     return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
 
 def member_id_of(row: Mapping[str, Any]) -> str:
-    """Return the member id of a request to a share-partition. Raise InvalidFieldError."""
+    """Return the member id of a row. Raises InvalidFieldError if it is missing, blank or too long."""
     member_id = text(row, "member_id")
     if not member_id.strip() or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise InvalidFieldError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
@@ -93,22 +102,27 @@ def member_id_of(row: Mapping[str, Any]) -> str:
 
 
 def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
-    """Return whether a value is an integer of low..high, and not a boolean."""
+    """Return whether a value is an integer from `low` to `high`, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None) -> int:
-    """Return an integer of low..high. Raise InvalidFieldError."""
+    """Return an integer field, or `default` if it is missing.
+
+    Raises InvalidFieldError if the value is not an integer from `low` to `high`.
+    """
     value = row.get(field, default)
     if not is_integer(value, low, high):
-        problem = f"lacks the field {field}" if field not in row else f"{field} must be an integer of {low}..{high}"
+        problem = (
+            f"the field {field} is missing" if field not in row else f"{field} must be an integer from {low} to {high}"
+        )
         raise InvalidFieldError(problem, row)
     assert isinstance(value, int)
     return value
 
 
 def boolean(row: Mapping[str, Any], field: str) -> bool:
-    """Return a boolean; False if it is missing. Raise InvalidFieldError."""
+    """Return a boolean field, or False if it is missing. Raises InvalidFieldError for a value of another type."""
     value = row.get(field, False)
     if not isinstance(value, bool):
         raise InvalidFieldError(f"{field} must be true or false", row)
@@ -116,7 +130,7 @@ def boolean(row: Mapping[str, Any], field: str) -> bool:
 
 
 def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return a field that is a JSON object. Raise InvalidFieldError."""
+    """Return a field that is a JSON object. Raises InvalidFieldError if it is missing or not an object."""
     value = row.get(field)
     if not isinstance(value, dict):
         raise InvalidFieldError(f"{field} must be a JSON object", row)
@@ -124,7 +138,10 @@ def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatch, ...]:
-    """Parse [[first_offset, last_offset, [type, ...]], ...]. The share-partition checks the types."""
+    """Parse the field `batches`: [[first_offset, last_offset, [acknowledge_type, ...]], ...].
+
+    Raises InvalidFieldError for another format. The ranges and types are checked later (`acknowledge_rules`).
+    """
     batches = row.get("batches")
     if not isinstance(batches, list) or not batches:
         raise InvalidFieldError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
@@ -143,7 +160,7 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
 
 
 def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False) -> tuple[OffsetRange, ...]:
-    """Parse [[first_offset, last_offset], ...]."""
+    """Parse [[first_offset, last_offset], ...]. Raises InvalidFieldError for another format."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 2, may_be_empty):
         raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset]", row)
@@ -152,7 +169,7 @@ def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False
 
 
 def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, ...]:
-    """Parse [[first_offset, last_offset, delivery_count], ...]."""
+    """Parse [[first_offset, last_offset, delivery_count], ...]. Raises InvalidFieldError for another format."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 3) or not all(is_integer(item[2], 1, MAX_DELIVERY_COUNT) for item in ranges or ()):
         raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)
@@ -161,7 +178,7 @@ def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, 
 
 
 def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
-    """Return whether this is a list of lists of length `width` that begin with two offsets in order."""
+    """Return whether this is a list of lists of length `width`, each beginning with first offset and last offset."""
     return (
         isinstance(ranges, list)
         and bool(ranges or may_be_empty)
@@ -179,7 +196,7 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the field names of a class of rows, in order. They are cached, because every encoded row uses them."""
+    """Return the field names of a dataclass of rows, in order. They are cached, because they are used for every row."""
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind))
@@ -187,5 +204,5 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def row_values(row: Any) -> dict[str, Any]:
-    """Return the JSON object of a row."""
+    """Return the fields of a row, including its `type`, as a dict for JSON."""
     return {"type": row.type} | {name: getattr(row, name) for name in field_names(type(row))}

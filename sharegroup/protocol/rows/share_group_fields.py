@@ -1,4 +1,7 @@
-"""Checks of fields that only rows of `__share_group_requests` have. Each raises InvalidFieldError."""
+"""Checks of fields that only rows of `__share_group_requests` have.
+
+Each function returns the parsed value of a field, and raises InvalidFieldError if the value has another format.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -6,16 +9,17 @@ from typing import Any, NamedTuple
 from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, InvalidFieldError, is_integer
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
 
-#: Maximum partitions of a topic, and of all topics of a request. Each partition becomes a row of a table. Large
-#: clusters have topics with a few thousand partitions, and 200,000 partitions in total.
+#: Maximum number of partitions of a topic. Each partition becomes a row of a table. Large clusters have topics with a
+#: few thousand partitions.
 MAX_TOPIC_PARTITIONS = 10_000
+#: Maximum number of partitions of all topics in a request. Large clusters have 200,000 partitions in total.
 MAX_PARTITIONS = 100_000
-#: Maximum members of a group.
+#: Maximum number of members in a request.
 MAX_MEMBERS = 1_000
 
 
 class TopicMetadata(NamedTuple):
-    """Metadata of a topic from the requester: its id as text and its number of partitions."""
+    """Metadata of a topic that a requester sent: the topic id in Kafka's text format, and the number of partitions."""
 
     topic_id: str
     partitions: int
@@ -30,13 +34,14 @@ class StartOffset(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """The id of a member, or the instance id of a static member. If both are set, both must be of the same member."""
+    """The member id or the group instance id of a member. If both are set, they must belong to the same member."""
 
     member_id: str = ""
     group_instance_id: str | None = None
 
 
-#: Only in LeaveGroup: rebalance the group and remove static members that are away. Kafka's clients never send it.
+#: In a LeaveGroup request, this identity requests a rebalance, which removes static members without a running process.
+#: Kafka's clients never send it.
 ALL_AWAY = MemberIdentity()
 
 
@@ -49,18 +54,21 @@ def members(row: Mapping[str, Any], field: str) -> tuple[MemberIdentity, ...]:
         or not all(isinstance(item, list) and len(item) == 2 and _is_short(item[0]) for item in items)
         or not all(item[1] is None or _is_short(item[1]) for item in items)
     ):
-        message = f"{field} must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
+        message = f"{field} must be a list of at most {MAX_MEMBERS} entries [member_id, group_instance_id or null]"
         raise InvalidFieldError(message, row)
     return tuple(MemberIdentity(*item) for item in items)
 
 
 def subscribed_topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
-    """Parse [topic, ...] or null. A topic need not exist, nor have a valid name."""
+    """Parse [topic, ...] or null. Topics may be unknown, and names are checked later."""
     return None if row.get(field) is None else topic_names(row, field, " or null")
 
 
 def topic_metadata(row: Mapping[str, Any], field: str) -> dict[str, TopicMetadata]:
-    """Parse {topic: [topic_id, partitions]}. Names and sizes must be plausible, because the job relies on them."""
+    """Parse {topic: [topic_id, partitions]}.
+
+    Topic names must be legal and the numbers of partitions limited, because the job creates table rows from them.
+    """
     topics = row.get(field, {})
     if not isinstance(topics, dict) or not all(
         isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
@@ -110,7 +118,7 @@ def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]
 
 
 def configs(row: Mapping[str, Any], field: str) -> dict[str, str | None]:
-    """Parse {config name: value as text, or null to use the job's value again}."""
+    """Parse {config name: value}. A value is a string, or null to remove the group's value."""
     values = row.get(field)
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
         raise InvalidFieldError(f"{field} must map names to strings or null", row)
@@ -120,7 +128,7 @@ def configs(row: Mapping[str, Any], field: str) -> dict[str, str | None]:
 
 
 def topic_names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
-    """Parse [topic, ...]. `alternative` completes the error."""
+    """Parse [topic, ...]. `alternative` is appended to the error message."""
     names = row.get(field)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise InvalidFieldError(f"{field} must be a list of topic names{alternative}", row)

@@ -37,7 +37,7 @@ REMOVE_MEMBERS = "remove_members"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Fields of all rows. `reply_to` is the key of the response; if it is empty, no response is sent."""
+    """Fields of all rows. `reply_to` is the key of the response. If it is empty, no response is sent."""
 
     type: ClassVar[str]
 
@@ -57,7 +57,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(_Row):
-    """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves temporarily (only static members, KIP-848).
+    """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves for a restart (only static members, KIP-848).
 
     - `subscribed_topic_names`: None if the subscription did not change
     - `topics`: metadata of the subscribed topics that the requester has
@@ -111,7 +111,7 @@ class TopicDeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsRequest(_Row):
-    """Request to set start offsets. `topics` is the metadata of those topics that the requester has."""
+    """Request to set start offsets. `topics` is the requester's metadata of the topics in `offsets`."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -122,7 +122,7 @@ class AlterOffsetsRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsRequest(_Row):
-    """Request to delete all offsets and states of the group in these topics."""
+    """Request to delete the start offsets and record states of the group in these topics."""
 
     type: ClassVar[str] = DELETE_OFFSETS
 
@@ -139,7 +139,10 @@ class DeleteGroupRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsRequest(_Row):
-    """Request to set configs of the group, or to remove those that are None. `validate_only` only checks them."""
+    """Request to set configs of the group, or to remove those that are None.
+
+    With `validate_only`, the configs are checked but not changed.
+    """
 
     type: ClassVar[str] = ALTER_CONFIGS
 
@@ -160,7 +163,7 @@ class InvokeConsumerRebalanceRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersRequest(_Row):
-    """Request to remove these members."""
+    """Request to remove `members` from the group."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 
@@ -182,8 +185,9 @@ ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | Topic
 def decode_share_group_request(value: str) -> ShareGroupRequest:
     """Decode a row of `__share_group_requests`.
 
-    Only the format is checked here. The group coordinator checks the values (such as an empty member id) and responds
-    with the KIP's messages. Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
+    Only the format is checked here. The group coordinator checks the values, such as an empty member id, and responds
+    with the error messages of Kafka. Raises InvalidFieldError (INVALID_REQUEST) for an invalid row, or
+    InvalidRequestRow if no response to it is possible.
     """
     row = check_header(json_object(value), SHARE_GROUP_REQUESTS)
     kind = _KINDS[row["type"]]

@@ -44,7 +44,7 @@ class MemberError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """Fields of all responses: those of the request, and the error of the whole request (error code 0: none)."""
+    """Fields of all responses: copied fields of the request, and the error of the whole request (code 0: no error)."""
 
     id: str
     reply_to: str
@@ -58,7 +58,7 @@ class HeartbeatResponse(_Response):
     """Response to a heartbeat.
 
     - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it did not change
-    - `subscribed_topic_names`: the member's subscription, sorted, for a gateway to which the member moved
+    - `subscribed_topic_names`: the member's subscription, sorted. A gateway to which the member moved needs it.
     - `session_deadline_ms`: time until which the session does not expire, in milliseconds since the epoch (-1: not set)
     """
 
@@ -102,7 +102,7 @@ class DeleteGroupResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsResponse(_Response):
-    """Response to alter_configs. Without an error, the configs are effective, or were only checked."""
+    """Response to alter_configs. Without an error, the configs are in force, or valid if they were only checked."""
 
     type: ClassVar[str] = ALTER_CONFIGS
 
@@ -129,7 +129,7 @@ class RemoveMembersResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupRejection(_Response):
-    """Response to a row of unknown type or to an invalid notice, with the `type` of that row."""
+    """Error response to a row of unknown type or to an invalid notice. `type` is the type of that row."""
 
     _: KW_ONLY
     type: str

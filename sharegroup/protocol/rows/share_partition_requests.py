@@ -1,7 +1,8 @@
-"""Rows of `__share_partition_requests`: JSON objects, one request for one share-partition each. Data and checks only.
+"""Rows of `__share_partition_requests`: JSON objects, each with one request for one share-partition.
 
-A row is keyed by its share-partition, so that one Kafka partition keeps the order of its requests. Each type of row has
-a class, and `decode_share_partition_request` returns an instance of it.
+The key of a row is its share-partition, so all requests for a share-partition are in one Kafka partition and keep their
+order. Each type of row has a class, and `decode_share_partition_request` returns an instance of it. Data and checks
+only.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 T = TypeVar("T")
 
-#: Maximum ranges or acknowledgement batches of one row, which must fit into a message.
+#: Maximum number of ranges or acknowledgement batches in one row, which must fit into a Kafka message.
 MAX_RANGES_PER_ROW = 5_000
 
 FETCH = "fetch"
@@ -47,15 +48,16 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest(PartitionRequest):
-    """Request to acquire up to `max_records` records. It waits for them up to `max_wait_ms` from its append.
+    """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
-    - `is_static`: use the longer locks of static members, which outlast a restart of the member (KIP-345)
+    - `is_static`: whether to use the longer locks of static members, which outlast a restart of the member (KIP-345)
     - `opened_ms`: if not -1, this is the first fetch of a session that was opened at this time by a process without
-      records. All records of the member are released, and this fetch gets them first. Ignored if the member has
-      acquired records with a later fetch.
-    - `linger_ms`: maximum delay until the job reads the row, for batching. The member has records until then.
-    - `reserves`: sent by a gateway that reserves offsets when its members wait, so that it does not have to wait for
-      offsets that are reserved for others
+      records. All records of the member are released, and this fetch acquires them before other fetches. The field is
+      ignored if the member has acquired records with a later fetch.
+    - `linger_ms`: maximum time for which the job may delay reading the row, so that it reads several rows together.
+      The member does not need new records before.
+    - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
+      not have to wait for offsets that are reserved for others.
     """
 
     type: ClassVar[str] = FETCH
@@ -71,15 +73,16 @@ class FetchRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeRequest(PartitionRequest):
-    """Request to acknowledge `batches`, or to renew locks.
+    """Request to acknowledge `batches`, or to renew their locks.
 
     - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
       these acquisitions. If empty, it applies to all records that the member has acquired.
-    - `lock_deadline_ms`: time when the first of these locks expires, as the requester has it (-1: not known). If the
-      row was appended later, records that are finished by then are not acknowledged, whoever finished them.
-    - `is_static`: renewed locks get the longer duration of static members
-    - `linger_ms`: maximum delay until the job reads the row, for batching. It ends early if a member waits for
-      records that this row may release.
+    - `lock_deadline_ms`: the time at which the first of these locks expires, as the requester has received it (-1: not
+      known). If the row was appended later and contains records below the start offset, it is rejected, because another
+      member may have finished them.
+    - `is_static`: whether renewed locks get the longer duration of static members
+    - `linger_ms`: maximum time for which the job may delay reading the row, so that it reads several rows together. The
+      delay ends early if a member waits for records that this row may release.
     """
 
     type: ClassVar[str] = ACKNOWLEDGE
@@ -97,8 +100,9 @@ class AcknowledgeRequest(PartitionRequest):
 class UnacquireRequest(PartitionRequest):
     """Request to return acquired records that the member never received. Their delivery attempts do not count.
 
-    All `ranges` must be acquired by the member. `acquired`, instead of `ranges`, has acquired ranges with their
-    delivery counts. A record that changed after this acquisition is skipped, unless only its lock expired.
+    The request has either `ranges` or `acquired`. All `ranges` must be acquired by the member. `acquired` contains
+    acquired ranges with their delivery counts. A record of `acquired` that has changed since is skipped, unless only
+    its lock has expired.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -140,11 +144,11 @@ class ReleaseMemberRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class FenceMemberRequest(PartitionRequest):
-    """Notice that the process `incarnation_id` is now the member. Requests of its other processes are rejected.
+    """Notice that the process `incarnation_id` now acts as the member. Requests of its other processes are rejected.
 
-    `joined_ms` is the append time of its join. The row is ignored if one with a later time was processed. The group
-    coordinator sends it to every partition of the request topic, before the response to the join, because a process may
-    use another partitioner or another number of partitions.
+    `joined_ms` is the append time of its join. The row is ignored if a row with a later time was already processed. The
+    group coordinator sends the row to every partition of the request topic before the response to the join. A single
+    partition would not suffice, because processes may use different partitioners or numbers of partitions.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -154,7 +158,7 @@ class FenceMemberRequest(PartitionRequest):
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key of a row for every partition."""
+        """The record key, which marks a row that is written to every partition."""
         return BROADCAST_KEY.encode()
 
 
@@ -163,7 +167,7 @@ class ConfigureRequest(PartitionRequest):
     """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
     The group coordinator sends it before the response to alter_configs. `altered_ms` is the append time of that
-    request. The row is ignored if one with a later time was processed.
+    request. The row is ignored if a row with a later time was already processed.
     """
 
     type: ClassVar[str] = CONFIGURE
@@ -187,7 +191,7 @@ SharePartitionRequest = (
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
     """Decode a row of `__share_partition_requests`.
 
-    Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
+    Raises InvalidFieldError (INVALID_REQUEST) for an invalid row, or InvalidRequestRow if no response is possible.
     """
     row = check_header(json_object(value), SHARE_PARTITION_REQUESTS)
     return _DECODERS[row["type"]](row)

@@ -1,4 +1,4 @@
-"""Responses to requests to a share-partition, and the notice that its records are wanted.
+"""Responses to requests for a share-partition, and the notice that other members wait for its records.
 
 Data only; `response_rows` encodes and decodes them.
 """
@@ -11,13 +11,13 @@ from sharegroup.protocol.rows.reservation_requests import RESERVE
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
-#: Type of a notice to a requester whose members have records while other members wait for some.
+#: Type of the notice to a requester whose members hold records while members of other requesters wait.
 WANTED = "wanted"
 
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """Fields of all responses: those of the request, and its error (error code 0: none)."""
+    """Fields of all responses: copied fields of the request, and its error (code 0: no error)."""
 
     id: str
     reply_to: str
@@ -35,9 +35,9 @@ class FetchResponse(_Response):
     """Response to a fetch.
 
     - `acquired`: the acquired ranges, ascending and disjoint
-    - `lock_deadline_ms`: time when their locks expire, in milliseconds since the epoch (-1: no ranges)
+    - `lock_deadline_ms`: the time at which their locks expire, in milliseconds since the epoch (-1: no ranges)
     - `read_committed`: whether `acquired` must be read with isolation level read_committed
-    - `delivery_count_limit`: `share.delivery.count.limit` of the group, or 0 if no record was delivered before
+    - `delivery_count_limit`: the group's `share.delivery.count.limit`, or 0 if none of the records was delivered before
     """
 
     type: ClassVar[str] = FETCH
@@ -54,8 +54,8 @@ class AcknowledgeResponse(_Response):
     """Response to an acknowledge.
 
     - `acquired`: the ranges whose locks were renewed, without finished records
-    - `lock_deadline_ms`: time when these locks expire (-1: no ranges)
-    - `renewals_off`: a renewal was rejected with INVALID_RECORD_STATE because the group does not allow renewals
+    - `lock_deadline_ms`: the time at which these locks expire, in milliseconds since the epoch (-1: no ranges)
+    - `renewals_off`: whether the request was rejected because the group does not allow renewals
     """
 
     type: ClassVar[str] = ACKNOWLEDGE
@@ -68,7 +68,7 @@ class AcknowledgeResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireResponse(_Response):
-    """Response to an unacquire. Without an error, the member has none of the records."""
+    """Response to an unacquire. Without an error, the member no longer holds the records."""
 
     type: ClassVar[str] = UNACQUIRE
 
@@ -84,13 +84,13 @@ class ReleaseMemberResponse(_Response):
 class ReserveResponse(_Response):
     """Response to a reserve.
 
-    - `acquired`: all ranges that are reserved for the gateway in this epoch, ascending, with delivery count 0. Ranges
-      of assignments that the job has not read yet are among them
-    - `log_end_offset`: end of the log as the job knows it, -1 if unknown
+    - `acquired`: all ranges that are reserved for the gateway in this epoch, ascending, with delivery count 0. They
+      include ranges that the gateway has assigned in rows that the job has not read yet.
+    - `log_end_offset`: the end of the log that the job read last, or -1 if it has not read one
     - `read_committed`: whether records must be read with isolation level read_committed
-    - `retry_ms`: how long another request of the gateway would get nothing either, if nothing is reserved
-    - `record_lock_duration_ms`, `static_record_lock_duration_ms`: duration of the locks of assigned records, for
-      dynamic and for static members
+    - `retry_ms`: the time in ms after which the gateway may request again, if `acquired` is empty
+    - `record_lock_duration_ms`: the duration of the locks of records that are assigned to dynamic members
+    - `static_record_lock_duration_ms`: the same for static members
     """
 
     type: ClassVar[str] = RESERVE
@@ -117,7 +117,7 @@ class WantedNotice(_Response):
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionRejection(_Response):
-    """Response to a row of unknown type, with its `type`."""
+    """Error response to a row of unknown type. `type` is the type of that row."""
 
     _: KW_ONLY
     type: str

@@ -1,4 +1,4 @@
-"""What all rows of `__share_partition_requests` have in common: their first fields, their key and their encoding."""
+"""The base class of all rows of `__share_partition_requests`: their first fields, their key and their encoding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows.row_fields import MAX_INT32, integer, member_id_of, row_values, text
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH
 
-#: Fields that are left out of a row while they have these values.
+#: Fields that are left out of a row if they have these values.
 _OMITTED_DEFAULTS = {
     "is_static": False,
     "opened_ms": -1,
@@ -21,14 +21,14 @@ _OMITTED_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """Fields of all requests.
+    """Fields of all requests for a share-partition.
 
-    - `topic_id`: identifies the topic, even if another topic has its name by now
-    - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
+    - `topic_id`: identifies the topic, even if it was deleted and another topic was created under its name
+    - `member_epoch`: the epoch of the member in the group (-1: not known and not checked). A request is rejected if a
       release_member with this or a later epoch was processed before.
-    - `reply_to`: key of the response; if it is empty, no response is sent
-    - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
-      is rejected.
+    - `reply_to`: the key of the response. If it is empty, no response is sent.
+    - `incarnation_id`: the process that acts as the member, or None. A request is rejected if another process has
+      replaced this one.
     """
 
     type: ClassVar[str]
@@ -63,9 +63,9 @@ class PartitionRequest:
 def row_header(
     row: Mapping[str, Any], has_member: bool = True
 ) -> tuple[str, str, str, str, int, str, int, str, str | None]:
-    """Return the fields of `PartitionRequest` in order; `has_member` is whether the row is a member's.
+    """Return the fields of `PartitionRequest` in order. Without `has_member`, the member id is empty.
 
-    Raise InvalidFieldError.
+    Raises InvalidFieldError if one of these fields is invalid.
     """
     partition = integer(row, "partition", 0, MAX_INT32)
     return (

@@ -1,6 +1,6 @@
 """Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-Kafka uses other codes and messages for them than for heartbeats (`heartbeat_rules`), even for the same fault.
+For the same fault, Kafka uses other codes and messages here than for heartbeats (`heartbeat_rules`).
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
@@ -8,18 +8,19 @@ from sharegroup.errors import ErrorCode, RequestError
 
 
 def check_alterable(group: GroupMetadata) -> None:
-    """Check a group whose offsets are altered. It need not exist, but must have no members, who could hold records.
+    """Check that the offsets of the group may be altered: it may be unknown, but must not have members.
 
-    Raises RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP.
+    Raises RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP if the group has members.
     """
     _check_group_id(group)
     _check_empty(group)
 
 
 def check_deletable(group: GroupMetadata) -> None:
-    """Check a group that must exist and have no members.
+    """Check that the group or its offsets may be deleted: it must exist and must not have members.
 
-    Raises RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    Raises RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND for an unknown or deleted group,
+    NON_EMPTY_GROUP if the group has members.
     """
     check_existing(group)
     _check_empty(group)

@@ -1,21 +1,23 @@
-"""DeleteShareGroupOffsets, DeleteGroups (KIP-932) and deleted topics.
+"""The deletion of offsets (DeleteShareGroupOffsets), of groups (DeleteGroups) and of deleted topics' state (KIP-932).
 
-States are deleted in two steps:
+The state of share-partitions is deleted in two steps:
 
     request                       share_partition query                     group coordinator
     rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows are removed
                                   and sends the notice
 
-To clients, the first step is the deletion. A job that dies before the second finds the `deleting` row and repeats the
-second step. That is harmless, because an additional tombstone, or a notice for a removed row, changes nothing. A topic
-that is subscribed to or altered during its deletion becomes `initializing` under the next epoch. This discards its old
-state, too, and the notice of the deletion has no effect, because it contains the old epoch.
+For clients, the deletion is complete after the first step. If the job stops before the second step, it finds the
+`deleting` row after its restart and repeats the second step. That is harmless, because an additional tombstone, or a
+notice for a removed row, changes nothing. If a member subscribes to the topic during the deletion, or an administrator
+alters its offsets, its share-partitions become `initializing` under the next epoch. This discards their old state too.
+The notice of the deletion then has no effect, because it contains the old epoch.
 
-A deleted group is dead immediately. Its row is removed with its last share-partition.
+A deleted group is dead immediately. Its row is removed together with the row of its last share-partition.
 
-A deleted topic (notice `topic_deleted`) takes the same two steps while the group has members. Its share-partitions are
-no longer assignable, so the response to each member's next heartbeat contains an assignment without them. Its id is
-kept for a while, because members send it in heartbeats until they refresh their metadata.
+The state of a deleted topic (notice `topic_deleted`) is deleted in the same two steps, while the group may have
+members. The share-partitions are no longer assignable, so the response to each member's next heartbeat contains an
+assignment without them. The topic id is kept for some time, because members send it in heartbeats until they refresh
+their metadata.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,9 +39,10 @@ from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse, 
 
 
 def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> CoordinatorResult:
-    """Delete the group's state of some topics. The response reports each topic; a repeated deletion is no error.
+    """Delete the group's offsets for the topics of the request.
 
-    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The response has a result for each topic. Repeating a deletion is not an error. Raises RequestError for a group that
+    `check_deletable` rejects.
     """
     check_deletable(group)
     change = Change(group)
@@ -54,10 +57,7 @@ def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> Coord
 
 
 def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> CoordinatorResult:
-    """Delete the group. Its configs stay.
-
-    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
-    """
+    """Delete the group, but not its configs. Raises RequestError for a group that `check_deletable` rejects."""
     check_deletable(group)
     change = Change(group)
     for topic_id in group.share_partitions:
@@ -68,9 +68,10 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 
 
 def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-    """Remove the rows of share-partitions whose tombstone is durable: (topic id, partition, state_epoch).
+    """Remove the rows of share-partitions whose tombstones are durable.
 
-    A repeated notice, and one for a share-partition that was initialized again since, change nothing.
+    Each share-partition is (topic id, partition, state_epoch). Repeated notices change nothing, and neither do notices
+    for share-partitions that were initialized again since.
     """
     change = Change(group)
     for topic_id, partition, state_epoch in share_partitions:
@@ -83,9 +84,9 @@ def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, i
 
 
 def delete_topics(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
-    """Begin the deletion of the share-partitions of deleted topics. Members notice it with their next heartbeats.
+    """Begin the deletion of the share-partitions of deleted topics.
 
-    A repeated notice changes nothing.
+    Members receive assignments without them with their next heartbeats. A repeated notice changes nothing.
     """
     change = Change(group)
     for topic_id in topic_ids:

@@ -1,11 +1,11 @@
-"""IncrementalAlterConfigs on a GROUP resource: the values of one group, which need not exist yet.
+"""IncrementalAlterConfigs on a GROUP resource: the configs of one group, which need not exist yet.
 
-A new value is in force for everything that happens after the response. Apart from the rows of the configs, this needs
-two steps:
+A new value applies to every request that is sent after the response. Besides writing the config rows, this requires two
+steps:
 
-- Each share-partition is sent the effective config (`ConfigureGroup`) in its request order, before the response.
-- A share-partition that share.auto.offset.reset is still to initialize is initialized again under the next epoch, with
-  the new value in its row, because the initialization with the previous value may already be under way.
+- Before the response is sent, each share-partition receives the effective config (`ConfigureGroup`) as a request.
+- A share-partition whose start offset share.auto.offset.reset has not determined yet is initialized again, under the
+  next epoch and with the new value in its row. The initialization with the previous value may already be under way.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,9 +26,10 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 
 
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
-    """Set the values in the request, or remove those that are None: all of them or nothing.
+    """Set the configs of the request, and remove those whose value is None: all of them or none.
 
-    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with all problems of the values.
+    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message then lists
+    all problems.
     """
     if not group.group_id.strip():
         raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
@@ -49,7 +50,7 @@ def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Confi
 
 
 def _reinitialize(change: Change, config: GroupConfig) -> None:
-    """Restart, under the next epoch, initializations that use another share.auto.offset.reset than the current one."""
+    """Restart initializations that use another share.auto.offset.reset than `config`, under the next epoch."""
     reset = str(config.auto_offset_reset)
     outdated = [record for record in _initializing(change.after) if record.auto_offset_reset != reset]
     if outdated:
@@ -71,7 +72,10 @@ def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: Group
 
 
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
-    """Check the resulting values of the group: the new ones over those set before, over those of the job's file."""
+    """Raise RequestError (INVALID_CONFIG) if the group's values would be invalid after `changes`.
+
+    The changes take precedence over values of earlier requests, and these over values of the job's configuration file.
+    """
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()
     _, problems = check_group_overrides({**of_file, **stored}, job.group, group_id=group.group_id)

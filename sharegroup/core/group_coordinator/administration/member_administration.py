@@ -1,14 +1,14 @@
 """Administration of members: an immediate rebalance (KIP-345) and the removal of members.
 
-The removal follows KIP-345, "removeMembersFromConsumerGroup". Kafka has neither for share groups.
+The removal follows KIP-345, "removeMembersFromConsumerGroup". Kafka has neither request for share groups.
 
-A rebalance is for the loss of a worker that will not come back soon. Static members that are away leave before their
-sessions end, and the assignor runs immediately. A member is away if it has left for a restart, or has sent no heartbeat
-for the session timeout of a dynamic member.
+An administrator requests a rebalance when a worker has failed and will not restart soon. The coordinator then removes
+static members without a running process before their sessions end, and runs the assignor immediately. A static member
+counts as not running if it has left for a restart, or has sent no heartbeat for the session timeout of dynamic members.
 
-The records of a removed member are released immediately. If a gateway may still respond for the member, because of the
-session deadline that it received, the member's locks run out instead. A running process of a removed member gets
-UNKNOWN_MEMBER_ID, and may join again.
+The records of a removed member are released immediately. There is one exception: a gateway that received a session
+deadline of the member may respond to its acknowledgements until then. In this case the records stay locked until the
+locks expire. A running process of a removed member gets UNKNOWN_MEMBER_ID, and may join again.
 """
 
 from collections.abc import Iterable
@@ -36,10 +36,10 @@ from sharegroup.protocol.rows.share_group_responses import (
 def invoke_consumer_rebalance(
     group: GroupMetadata, request: InvokeConsumerRebalanceRequest, append_ms: int, now_ms: int, config: GroupConfig
 ) -> CoordinatorResult:
-    """Remove the static members that are away, and run the assignor immediately.
+    """Remove the static members without a running process, and run the assignor immediately.
 
-    All heartbeats that were appended before `append_ms`, the request's time, have been read. Raises RequestError:
-    INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
+    `append_ms` is the append time of the request. All heartbeats that were appended before have been processed. Raises
+    RequestError: INVALID_REQUEST for a group without members, or the errors of `check_existing`.
     """
     check_existing(group)
     if not group.members:
@@ -52,9 +52,10 @@ def invoke_consumer_rebalance(
 
 
 def remove_members(group: GroupMetadata, request: RemoveMembersRequest, now_ms: int) -> CoordinatorResult:
-    """Remove the members that the request names by member id or group instance id; the response reports each.
+    """Remove the members that the request names by member id or group instance id.
 
-    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a request without members.
+    The response has a result for each of them. Raises RequestError: INVALID_REQUEST if the request names no member, or
+    the errors of `check_existing`.
     """
     check_existing(group)
     if not request.members:
@@ -79,7 +80,10 @@ def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: in
 
 
 def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
-    """Return the id of the member, and the entry of the response, which may be an error."""
+    """Return the id of the member that `identity` names, and its entry in the response.
+
+    If there is no such member, the id is "" and the entry has an error code.
+    """
     given, name = identity
     member_id = group.static_members.get(name, "") if name is not None else given
     if member_id not in group.members:
@@ -93,7 +97,7 @@ def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberEr
 
 
 def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now_ms: int) -> CoordinatorResult:
-    """Remove members and make the assignor's next run due immediately."""
+    """Remove the members in `leaving`, and make the next run of the assignor due immediately."""
     change, assignable = Change(group), tuple(group.assignable_topics().values())
     change.add(TargetAssignmentMetadataRecord(group.assignor, None))
     for member in leaving:
@@ -112,9 +116,9 @@ def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now
 
 
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
-    """Return whether a gateway may respond to the member's acknowledgements until the deadline that it received.
+    """Return whether a gateway may still respond to acknowledgements of the member before the job processes them.
 
-    For a static member, gateways never respond by themselves.
+    A gateway may do so until the session deadline that it received for the member, but never for a static member.
     """
     if member.is_static:
         return False

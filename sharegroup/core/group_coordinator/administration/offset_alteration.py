@@ -1,10 +1,10 @@
-"""AlterShareGroupOffsets (KIP-932): share-partitions of an empty group start again at given offsets.
+"""AlterShareGroupOffsets (KIP-932): set the start offsets of share-partitions in an empty group.
 
-An altered share-partition becomes `initializing` under the next group epoch. Its start offset is in force as soon as
-that row is durable, because a later load finds a state of a lower epoch and starts again.
+An altered share-partition becomes `initializing` under the next group epoch. Its new start offset is in force when that
+row is durable. If the share-partition is loaded later, its durable state has a lower epoch and is replaced.
 
-A topic that was created again under its name is another topic. A member may have old metadata, but an administrator
-always means the new topic, so the group's state of the previous one is deleted.
+If a topic was deleted and created again, the request refers to the new topic. The state of the previous topic is
+therefore deleted. A heartbeat is different, because it may contain old metadata (`discovery`).
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse,
 
 
 def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
-    """Alter the valid offsets; the response reports each share-partition. An unknown group is created, empty.
+    """Set the valid offsets of the request, and create the group if it is unknown.
 
-    Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
+    The response has a result for each share-partition. Raises RequestError for a group that `check_alterable` rejects.
     """
     check_alterable(group)
     topics = {
@@ -68,7 +68,7 @@ def _initializing(
 def _deleting(
     group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
-    """Yield the records that delete the state of previous topics with these names."""
+    """Yield the records that delete the state of earlier topics with the names of the altered ones."""
     topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
         if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:

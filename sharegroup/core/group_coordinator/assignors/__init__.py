@@ -1,7 +1,7 @@
 """The assignors of share groups, as pure functions (KIP-932; KIP-848, "Server side mode").
 
 Several members may read one share-partition. An assignment is valid if every share-partition has a reader. Assignors
-differ in the number of readers per share-partition, and in how much moves when the group changes.
+differ in the number of readers per share-partition, and in how many share-partitions move when the group changes.
 """
 
 from sharegroup.core.group_coordinator.assignors.all_assignor import AllAssignor

@@ -1,17 +1,17 @@
 """The assignor `all` (not in Kafka): every member reads every partition of its topics.
 
-It suits few partitions with records that take long to process. There, an additional reader is worth the cost of the
-waiting fetches, which number members x partitions. Nothing moves when members join or leave.
+It suits topics with few partitions whose records take long to process. Its cost is the number of waiting fetches, which
+is members x partitions. No partition moves when members join or leave.
 """
 
 from sharegroup.core.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber
 
 
 class AllAssignor:
-    """A `ShareGroupPartitionAssignor`."""
+    """The `ShareGroupPartitionAssignor` that assigns every partition to every subscribed member."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Assign to each member all partitions of its topics; equal subscriptions share one assignment."""
+        """Return all partitions of its topics for each member. Members with equal subscriptions share one object."""
         subscriptions = dict.fromkeys(member.subscribed_topic_ids for member in group.members.values())
         assignments = {
             topic_ids: {

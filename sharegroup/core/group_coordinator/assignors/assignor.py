@@ -1,17 +1,24 @@
-"""Input and output of assignors, named as in Kafka's package `coordinator.group.api.assignor`."""
+"""The interface of assignors: its types are named as in Kafka's package `coordinator.group.api.assignor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-#: Partitions by topic id, ascending.
+#: The ascending partitions of a member, by topic id.
 MemberAssignment = Mapping[str, tuple[int, ...]]
-#: By member id; every member has an entry.
+#: The assignment of every member of the group, by member id.
 GroupAssignment = Mapping[str, MemberAssignment]
 
 
 class MemberSpec(NamedTuple):
-    """A member's subscription in the group's order of topics, its current target, and its own properties."""
+    """A member as input of an assignor.
+
+    Attributes:
+        subscribed_topic_ids: The topics that the member subscribes to, in the same order for all members.
+        assignment: The partitions that the previous run assigned to the member.
+        rack_id: The member's rack, or None.
+        instance_id: The group instance id of a static member, or None.
+    """
 
     subscribed_topic_ids: tuple[str, ...]
     assignment: MemberAssignment
@@ -33,7 +40,10 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class SubscribedTopicDescriber:
-    """The initialized partitions, by topic id. Topics without any are left out."""
+    """The partitions that can be assigned, because they are initialized.
+
+    `assignable` has the partitions by topic id. Topics without initialized partitions are left out.
+    """
 
     assignable: Mapping[str, tuple[int, ...]]
 
@@ -43,12 +53,12 @@ class SubscribedTopicDescriber:
 
 
 class ShareGroupPartitionAssignor(Protocol):
-    """Decides which member reads which partitions.
+    """Interface of an assignor, which decides which member reads which partitions.
 
-    Equal arguments give equal assignments. Each assignable partition of a subscribed topic has a member. No member has
-    partitions of a topic to which it does not subscribe.
+    An implementation must return equal assignments for equal arguments. It must assign each assignable partition of a
+    subscribed topic to at least one member, and only to members that subscribe to the topic.
     """
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Return the new target of every member."""
+        """Return the new assignment of every member."""
         ...

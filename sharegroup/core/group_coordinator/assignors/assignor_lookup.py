@@ -1,6 +1,6 @@
 """Lookup of assignors by the names in `group.share.assignors`, including users' classes by their dotted names.
 
-A user's class must not harm the job: its exceptions end no query, and invalid parts of its assignments are ignored.
+A faulty class must not stop the job, so its exceptions are caught and invalid parts of its assignments are ignored.
 """
 
 import functools
@@ -27,21 +27,21 @@ BUILT_IN: Mapping[str, ShareGroupPartitionAssignor] = {"simple": SimpleAssignor(
 
 @functools.cache
 def get_assignor(name: str) -> ShareGroupPartitionAssignor:
-    """Return the assignor of a name: a built-in one, or an instance of the named class.
+    """Return the built-in assignor `name`, or else an instance of the class with this dotted name.
 
-    Raises InvalidConfigError if there is no such class, or it is not an assignor.
+    Raises InvalidConfigError if the class cannot be imported or created, or has no method `assign`.
     """
     return BUILT_IN.get(name) or AssignorClass(name, _create(name))
 
 
 class AssignorClass:
-    """A `ShareGroupPartitionAssignor` that calls a user's class. If it raises, `simple` is used."""
+    """A `ShareGroupPartitionAssignor` that calls a user's class, or the assignor `simple` if the class raises."""
 
     def __init__(self, name: str, assignor: ShareGroupPartitionAssignor) -> None:
         self._name, self._assignor = name, assignor
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Return the user's assignment, reduced to assignable partitions of subscribed topics."""
+        """Return the assignment of the user's class, without partitions that are not assignable or not subscribed."""
         try:
             given = self._assignor.assign(group, topics)
             return {

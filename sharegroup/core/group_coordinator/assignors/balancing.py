@@ -1,18 +1,18 @@
 """Balanced assignment of partitions to members that may all read all of them, with as few moves as possible.
 
-With M members and P partitions, each partition should have s = ceil(M / P) members, its *sharing*, so that no member is
-idle. That makes s * P places. Each member fills s * P / M of them, its *quota*, rounded up for some members and down
-for others.
+With M members and P partitions, each partition should have s = ceil(M / P) members, so that no member is idle. This
+number is the *sharing*. The total is s * P assignments. Each member should have s * P / M of them, its *quota*, rounded
+up for some members and down for others.
 
-    1. partitions that are no longer assignable are dropped
-    2. a member above its quota gives up partitions, first those that most other members have, too
-    3. a partition with more members than its sharing loses some
-    4. partitions are given in turn to the members below their quotas, until each has its sharing or no other member
-       can take it; the few places that may stay empty are accepted, as in Kafka
+    1. partitions that are no longer assignable are removed from their members
+    2. a member above its quota loses partitions, first those with the most other members
+    3. a partition with more members than the sharing loses some of them
+    4. partitions are assigned in turn to the members below their quotas, until each partition has `sharing` members or
+       no other member can take it; a few partitions may then have fewer members, as in Kafka
 
-Kafka gives the larger quotas in the order of its hash maps. Here the members that have most already get them. A member
-that joins takes no more than its own quota from the others, and one that leaves takes nothing from them, as long as the
-sharing stays the same. Every order is by ids and numbers, so equal members give equal assignments everywhere.
+Kafka gives the larger quotas to members in the order of its hash maps. Here the members with the most partitions get
+them. While the sharing stays the same, a joining member takes no more than its quota from the others, and a leaving
+member causes no moves among the others. All orders are by ids and numbers, so the result is deterministic.
 """
 
 from collections import deque
@@ -26,9 +26,10 @@ TopicPartition = tuple[str, int]
 def balance(
     current: Mapping[str, Iterable[TopicPartition]], partitions: Sequence[TopicPartition], loads: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member in `current`, which holds their present partitions.
+    """Return the new partitions of each member.
 
-    Of two members with equally many partitions, the one with the smaller load in `loads` comes first.
+    `current` has an entry for every member, with its present partitions. Of two members with equally many partitions,
+    the one with the smaller number in `loads` is preferred.
     """
     if not current:
         return {}
@@ -41,7 +42,7 @@ def balance(
 
 
 class _Balancing:
-    """The steps. `held` is each member's partitions, in the order in which they were given."""
+    """The steps of the algorithm. `held` has each member's partitions, in the order in which they were assigned."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class _Balancing:
                     self._give(partition, member_id)
 
     def revoke_above_quota(self) -> None:
-        """Take partitions from members above their quotas (step 2)."""
+        """Remove partitions from members above their quotas (step 2)."""
         for member_id, quota in self._with_quotas():
             excess = len(self.held[member_id]) - quota
             if excess > 0:
@@ -69,14 +70,17 @@ class _Balancing:
                     self._revoke(partition, member_id)
 
     def revoke_overshared(self) -> None:
-        """Take partitions with too many members from some of them (step 3)."""
+        """Remove members from partitions that have more members than the sharing (step 3)."""
         for partition, holders in self._holders.items():
             if len(holders) > self._sharing:
                 for member_id in sorted(holders)[self._sharing :]:
                     self._revoke(partition, member_id)
 
     def walk(self) -> bool:
-        """Give partitions to members below their quotas (step 4); return whether another walk may give more."""
+        """Assign partitions to members below their quotas (step 4), and return whether to call this method again.
+
+        A further call may assign more partitions, because the larger quotas may then belong to other members.
+        """
         unfilled = deque(
             (member_id, quota - len(self.held[member_id]))
             for member_id, quota in self._with_quotas()
@@ -98,7 +102,7 @@ class _Balancing:
         return was_given and bool(unfilled)
 
     def _with_quotas(self) -> Iterator[tuple[str, int]]:
-        """Return the members with their current quotas, the larger quotas first."""
+        """Return (member, quota) pairs. Members with more partitions come first and get the larger quotas."""
         by_held = sorted(self.held, key=lambda m: (-len(self.held[m]), self._loads[m], m))
         return zip(by_held, self._quotas, strict=True)
 
@@ -117,7 +121,7 @@ def sharing(members: int, partitions: int) -> int:
 
 
 def quotas(members: int, partitions: int) -> list[int]:
-    """Return how many partitions each member should have; they add up to the places and differ by at most 1."""
+    """Return how many partitions each member should have. The numbers differ by at most 1 and add up to s * P."""
     places = sharing(members, partitions) * partitions
     ends = [-(-places * number // members) for number in range(members + 1)]
     return [end - start for start, end in pairwise(ends)]

@@ -1,8 +1,8 @@
-"""The assignor `simple`, Kafka's only one for share groups: balance first, then stickiness, without racks.
+"""The assignor `simple`, Kafka's only assignor for share groups.
 
-Members with the same subscription share all of its partitions evenly, so their loads differ by at most one. If
-subscriptions differ, each topic is shared by itself among its subscribers. The loads of two members may then differ by
-one per topic.
+It balances the number of partitions first, and then avoids moving them. It ignores racks. If all members have the same
+subscription, their numbers of partitions differ by at most one. If subscriptions differ, each topic is balanced
+separately among its subscribers, so the numbers of two members may differ by one per topic.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +12,10 @@ from sharegroup.core.group_coordinator.assignors.balancing import TopicPartition
 
 
 class SimpleAssignor:
-    """A `ShareGroupPartitionAssignor`."""
+    """The `ShareGroupPartitionAssignor` that balances partitions as Kafka's SimpleAssignor does."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Assign as evenly as possible, with as few moves as possible."""
+        """Return an assignment that is as even as possible, with as few moves as possible."""
         current = {
             member_id: [(topic_id, p) for topic_id, partitions in member.assignment.items() for p in partitions]
             for member_id, member in sorted(group.members.items())
@@ -31,7 +31,10 @@ class SimpleAssignor:
 def _topic_by_topic(
     group: GroupSpec, topics: SubscribedTopicDescriber, current: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[str, list[TopicPartition]]:
-    """Assign each topic among its subscribers; of equal members, those with less of the previous topics come first."""
+    """Return the partitions of each member, with each topic balanced separately among its subscribers.
+
+    Of members that are equal for a topic, those with fewer partitions of the previous topics are preferred.
+    """
     subscribers: dict[str, list[str]] = {}
     for member_id in current:
         for topic_id in group.members[member_id].subscribed_topic_ids:

@@ -1,1 +1,1 @@
-"""The operator of share groups. Its grouping key is one group."""
+"""The operator of the group_coordinator query. Its grouping key is the group id."""

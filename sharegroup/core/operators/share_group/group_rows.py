@@ -1,4 +1,4 @@
-"""Conversion between the records of a group and rows of the tables."""
+"""Conversion between the records of a group and rows of the job's tables."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from sharegroup.core.group_coordinator.records import (
 from sharegroup.types import LAST_ALTERED, ConfigSource
 
 _DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
-#: A row that has this field removes the row with its key.
+#: A field of a row that deletes the table row with the same key.
 _DELETED = "_deleted"
 
 
 def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
-    """Return (table, row) of a record."""
+    """Return the name of the record's table, and the record as a row of it."""
     if isinstance(record, ShareGroupConfigRecord):
         row = {**record._asdict(), "config_source": _DYNAMIC}
         return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
@@ -38,13 +38,19 @@ def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
 
 
 def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
-    """Return (table, row) with the time of the group's last config change. It stays when all values are removed."""
+    """Return the table name, and a row with the time of the group's last config change.
+
+    The row stays in the table when all configs of the group are removed.
+    """
     row = {"group_id": group_id, "config_name": "", "config_value": str(altered_ms), "config_source": LAST_ALTERED}
     return "share_group_configs", row
 
 
 def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
-    """Return the records of a group's table rows: the inverse of `table_row`. Rows of static configs have no record."""
+    """Return the records of a group's table rows, the inverse of `table_row`.
+
+    `tables` has the rows by table name. Config rows whose source is not DYNAMIC_GROUP_CONFIG have no record.
+    """
     records: list[TableRecord] = [
         ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))
         for row in tables.get("share_groups", ())

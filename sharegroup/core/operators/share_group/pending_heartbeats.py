@@ -1,7 +1,7 @@
-"""Heartbeats whose response waits until share-partitions are initialized or the assignor has run.
+"""Heartbeats whose responses are delayed until share-partitions are initialized or the assignor has run.
 
-The response then contains the assignment. Responding earlier would cost the member two more micro-batches: its next
-heartbeat and the response to that one.
+The response then contains the assignment. With an earlier response, the member would need another heartbeat to get the
+assignment, and thus two more micro-batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, decode_share_group_request
 
-#: How long a heartbeat waits. Clients wait far longer, but a slow initialization should not delay every response.
+#: Maximum time in ms for which a response is delayed. Clients wait far longer for a response, but a slow initialization
+#: should not delay all responses.
 PENDING_MS = 2_000
 
 
@@ -19,13 +20,13 @@ class _ParkedHeartbeat(NamedTuple):
 
 
 class PendingHeartbeats:
-    """At most one heartbeat per member, the newest. `dumped` is what `dump` returned."""
+    """The heartbeats that have no response yet: the newest one of each member. `dumped` is the result of `dump`."""
 
     def __init__(self, dumped: Mapping[str, tuple[str, int]]) -> None:
         self._parked = {member_id: _ParkedHeartbeat(*parked) for member_id, parked in dumped.items()}
 
     def dump(self) -> dict[str, _ParkedHeartbeat]:
-        """Return the pending heartbeats for JSON; the constructor reads them."""
+        """Return the pending heartbeats as JSON-able values for the constructor."""
         return self._parked
 
     def add(self, member_id: str, value: str, append_ms: int) -> None:
@@ -41,7 +42,10 @@ class PendingHeartbeats:
         return None if parked is None else parked.value
 
     def pop_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
-        """Remove and return the heartbeats whose time is over, or whose member no longer has to wait (`waits`)."""
+        """Remove and return the heartbeats that have waited long enough, or whose member does not have to wait.
+
+        `waits` returns whether a member still has to wait.
+        """
         ready = [
             member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)
         ]
@@ -49,5 +53,5 @@ class PendingHeartbeats:
         return [request for request in requests if isinstance(request, HeartbeatRequest)]
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the first heartbeat has waited long enough, or None if there is none."""
+        """Return the earliest time at which a heartbeat will have waited long enough, or None if none is pending."""
         return min((parked.until_ms for parked in self._parked.values()), default=None)

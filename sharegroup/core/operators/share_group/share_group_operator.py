@@ -1,12 +1,12 @@
 """The operator of the group_coordinator query: one share group.
 
 It is restored from its state (one JSON text), processes the rows of a micro-batch in order, and is dumped again.
-Sessions expire only at ticks. All heartbeats that were appended before a tick's time have been read by then, so a busy
-job expires no session.
+Sessions expire only at ticks. All heartbeats that were appended before the time of a tick have been read by then, so no
+session expires only because the job is slow.
 
-A member that leaves can join again in the next micro-batch at the earliest. The requests of a batch are sent again if
-the job dies. If the release of the member's records were sent again after the response to the join, it could release
-what the member has acquired since.
+A member that leaves can join again in the next micro-batch at the earliest. The reason is that the request rows of a
+batch are sent again after a failure of the job. If the row that releases the member's records were sent again after the
+response to the join, it could release records that the member has acquired since.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,12 +40,12 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.rows.share_partition_requests import ConfigureRequest, FenceMemberRequest, ReleaseMemberRequest
 
-#: How long the epochs of a deleted group are kept, because delayed requests of its members may still arrive.
+#: How long the epochs of a deleted group are kept, in ms, because delayed requests of its members may still arrive.
 DELETED_GROUP_MS = 3_600_000
 
 
 class ShareGroupOperator:
-    """One run of one key (`core.operators.operator`). The key is the group id; `job` is the job's configuration."""
+    """The operator of one group in one micro-batch (`core.operators.operator`). `job` is the job's configuration."""
 
     def __init__(self, group_id: str, job: Config, state: str | None) -> None:
         self._group_id, self._job = group_id, job
@@ -54,7 +54,7 @@ class ShareGroupOperator:
         self._last_ms: int = content.get("now_ms", 0)
         self._now_ms: int = self._last_ms
         self._parked = PendingHeartbeats(content.get("parked", {}))
-        #: The members that this batch releases, and their later heartbeats, which wait for the next batch.
+        #: The members whose records this batch releases. Their later heartbeats are deferred to the next batch.
         self._released: set[str] = set()
         self._deferred = [RequestRow(*row) for row in content.get("deferred", ())]
         self._output = Output(group_id, 0)
@@ -78,7 +78,7 @@ class ShareGroupOperator:
         return self._output
 
     def dump(self) -> str | None:
-        """Return the state to keep, or None if the group is unknown."""
+        """Return the new state of the group, or None if the group is unknown."""
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return None
         content = {
@@ -130,7 +130,7 @@ class ShareGroupOperator:
         return ShareGroup.load(self._group_id, records, self._now_ms, self._config)
 
     def _config_in_force(self, configs: Mapping[str, str]) -> GroupConfig:
-        """Return the configured values, overridden by the values that requests have set."""
+        """Return the group's config from the job's configuration, overridden by values that requests have set."""
         return (
             self._job.effective_group_config(self._group_id, configs).config
             if configs
@@ -168,9 +168,9 @@ class ShareGroupOperator:
                 return self._group.administer(request, self._job, append_ms, self._now_ms)
 
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
-        """Apply a heartbeat now, and respond now or when its assignment is complete.
+        """Apply a heartbeat, and respond immediately or when the member's assignment is complete.
 
-        Heartbeats of a member that was released in this batch wait for the next one.
+        A heartbeat of a member whose records were released in this batch is deferred to the next batch.
         """
         if request.member_id in self._released:
             self._deferred.append(row)
@@ -193,9 +193,10 @@ class ShareGroupOperator:
             self._output.respond(result.response)
 
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
-        """Apply the changes of a request that was appended at `append_ms`.
+        """Apply the changes of a request that was appended at `append_ms`, and send the resulting requests.
 
-        Share-partitions order changes by that time, whichever leader sends them on, and whenever.
+        Requests that change configs contain `append_ms`. Share-partitions order them by it, because a job that was
+        replaced may send such a request late.
         """
         self._group.apply(result)
         for record in result.records:
@@ -217,22 +218,22 @@ class ShareGroupOperator:
                 self._output.send_request(configuring)
 
     def _reject_pending(self, member_id: str) -> None:
-        """Reject the pending heartbeat of a removed member; processing it would join the member again."""
+        """Reject the pending heartbeat of a removed member, because processing it would add the member again."""
         row = self._parked.pop(member_id)
         if row is not None:
-            message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
+            message = f"Member {member_id} was removed from group {self._group_id} before its assignment was ready."
             self._output.respond(reject_share_group_request(from_json(row), ErrorCode.UNKNOWN_MEMBER_ID, message))
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
-    """Yield a request per share-partition; the same release gives the same ids."""
+    """Yield a request for each share-partition. Equal releases yield requests with equal ids."""
     id_ = f"release-{release.member_id}-{release.member_epoch}"
     for share_partition in _share_partitions(release):
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """Yield a request per share-partition; the same join gives the same ids."""
+    """Yield a request for each share-partition. The ids of the requests depend only on the join."""
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
@@ -241,7 +242,7 @@ def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
 
 
 def _configures(configure: ConfigureGroup, altered_ms: int) -> Iterator[ConfigureRequest]:
-    """Yield a request per share-partition; the same alteration gives the same ids."""
+    """Yield a request for each share-partition. The ids depend only on the id of the alter_configs request."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
         yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)

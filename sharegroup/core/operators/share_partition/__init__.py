@@ -1,1 +1,1 @@
-"""The operator of share-partitions. Its grouping key is one shard of a topic in a group."""
+"""The operator of the share_partition query. Its grouping key is a shard: several partitions of a topic in a group."""

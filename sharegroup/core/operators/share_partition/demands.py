@@ -1,19 +1,30 @@
-"""Demands: fetches that wait at a share-partition for a record (KIP-932, ShareFetch MaxWaitMs)."""
+"""Demands: fetch requests that wait at a share-partition until there are records (KIP-932, ShareFetch MaxWaitMs)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: The requester of a fetch has given up this long after the fetch's deadline (Kafka's request.timeout.ms).
+#: Time in ms after the deadline of a fetch at which its requester no longer waits (Kafka's request.timeout.ms).
 REQUEST_TIMEOUT_MS = 30_000
 
 
 class Demand(NamedTuple):
-    """A waiting fetch, which gets an empty response at `deadline_ms`.
+    """A waiting fetch.
 
-    `incarnation_id` is the process that sent it, None if not given. `is_first`: it is served before all others.
-    `reserves`: its gateway reserves offsets, so it need not wait for records that are reserved for others.
+    Attributes:
+        id: The id of the request.
+        reply_to: The requester that reads the response.
+        member_id: The member that fetches.
+        max_records: Maximum number of records to acquire.
+        deadline_ms: The time at which the fetch gets an empty response.
+        requested_ms: The append time of the request, or the time at which its session was opened, if that is later.
+        is_static: Whether the member is static, so that its locks last longer.
+        incarnation_id: The process that sent the request, or None if the request did not contain it.
+        is_first: Whether the fetch is served before all others.
+        reserves: Whether the request came from a gateway that reserves offsets. Such a fetch does not have to wait for
+            records that are reserved for other gateways.
+        member_epoch: The epoch of the member, or -1 if unknown.
     """
 
     id: str
@@ -29,18 +40,18 @@ class Demand(NamedTuple):
     member_epoch: int = -1
 
     def is_abandoned(self, now_ms: int) -> bool:
-        """Return whether the requester has given up; acquired records would only wait for their locks to end."""
+        """Return whether the requester no longer waits. Records that it got would stay locked without being read."""
         return self.deadline_ms + REQUEST_TIMEOUT_MS < now_ms
 
 
 class Demands:
-    """The demands of some share-partitions, by partition and in the order of their arrival."""
+    """The waiting fetches of a shard, by partition and in the order of their arrival."""
 
     def __init__(self, dumped: Mapping[str, Sequence[Sequence[Any]]]) -> None:
         self._demands = {int(p): [Demand(*demand) for demand in demands] for p, demands in dumped.items()}
 
     def dump(self) -> dict[str, list[Demand]]:
-        """Return the demands for JSON; the constructor reads them."""
+        """Return the demands as JSON-able values for the constructor."""
         return {str(partition): demands for partition, demands in self._demands.items() if demands}
 
     def __iter__(self) -> Iterator[Demand]:
@@ -59,9 +70,9 @@ class Demands:
         self._demands[partition] = list(demands)
 
     def add(self, partition: int, demand: Demand) -> tuple[Demand, ...]:
-        """Add a demand and return the member's previous one, which it replaces.
+        """Add a demand. It replaces the member's previous one, which is returned.
 
-        Adding the same demand again (a row that was produced twice) changes nothing.
+        Adding a demand that is already present, because its row was produced twice, changes nothing.
         """
         if any(old[:3] == demand[:3] for old in self.get(partition)):
             return ()
@@ -77,7 +88,7 @@ class Demands:
         return tuple(demand for demand in standing if demand.member_id == member_id)
 
     def remove_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
-        """Remove and return the demands of other processes of a member."""
+        """Remove and return the demands that a member's processes other than `incarnation_id` have sent."""
         fenced = tuple(
             demand
             for demand in self.get(partition)

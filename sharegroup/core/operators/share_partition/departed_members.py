@@ -1,4 +1,4 @@
-"""Members that left. Their epochs are kept for a while, to reject requests that their old sessions still send."""
+"""The epochs of members that left their group, which are kept to reject late requests of their old sessions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ _NEVER = (-1, 0)
 
 
 class DepartedMembers:
-    """(share-partition, member) to the highest departed epoch and its time. The number of entries is bounded."""
+    """The highest epoch with which each member left, and the time, by share-partition and member.
+
+    At most `MAX_DEPARTED` entries are stored. Each is kept for `DEPARTED_MS`.
+    """
 
     def __init__(self, dumped: Mapping[str, Sequence[int]]) -> None:
         self._entries = {key: (entry[0], entry[1]) for key, entry in dumped.items()}
 
     def dump(self) -> dict[str, tuple[int, int]]:
-        """Return the entries for JSON; the constructor reads them."""
+        """Return the entries as JSON-able values for the constructor."""
         return dict(self._entries)
 
     def __bool__(self) -> bool:
@@ -25,11 +28,11 @@ class DepartedMembers:
         return bool(self._entries)
 
     def has_left(self, partition: int, member_id: str, member_epoch: int) -> bool:
-        """Return whether the member left with this epoch or a later one; False for the unknown epoch -1."""
+        """Return whether the member left with this epoch or a later one. False if the epoch is unknown (-1)."""
         return 0 <= member_epoch <= self._entries.get(_key(partition, member_id), _NEVER)[0]
 
     def add(self, partition: int, member_id: str, member_epoch: int, left_ms: int) -> None:
-        """Record that the member left with this epoch, which is higher than any before."""
+        """Record that the member left with this epoch, which must be higher than all earlier ones."""
         key = _key(partition, member_id)
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_DEPARTED:

@@ -1,4 +1,4 @@
-"""Serving of waiting fetches, after all rows of a batch have been processed."""
+"""Acquisition of records for waiting fetches, after all rows of a micro-batch have been processed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sharegroup.types import AcquiredRange
 
 
 def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
-    """Acquire records for the demands of a share-partition, in order, and return the responses.
+    """Acquire records for the waiting fetches of a share-partition, in order, and return the responses.
 
-    Several demands share new records evenly. A demand that gets nothing and whose time is not over stays.
+    Several fetches share the available records evenly. A fetch that gets no records keeps waiting until its deadline.
     """
     managed = state.get(partition)
     if managed is None:
@@ -46,9 +46,10 @@ def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | Wan
 def _wanted(
     state: ShardState, partition: int, managed: ManagedPartition, waiting: Sequence[Demand]
 ) -> Iterator[WantedNotice]:
-    """Yield a notice to each gateway whose members hold records, because it cannot detect that others wait.
+    """Yield a notice to each gateway whose members hold records while members of other gateways wait.
 
-    A gateway that has reserved records gets it as well if a member waits that cannot reserve.
+    A gateway cannot detect this itself. If a waiting member cannot use reservations, gateways that have reserved
+    offsets also get the notice.
     """
     if waiting:
         requesters = {demand.reply_to for demand in waiting}

@@ -1,4 +1,4 @@
-"""The current process of each member. Requests of the processes that it replaced are rejected."""
+"""Incarnations: the process that currently acts as each member. Requests of its earlier processes are rejected."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ MAX_INCARNATIONS = 1_000
 
 
 class _Entry(NamedTuple):
-    """The process that joined last, and when.
+    """The process that joined last as a member, and the time of its join.
 
-    `read` has the same for each partition of the request topic, from the newest `fence_member` row that was read there.
-    Each partition has such a row, and those of some partitions may be read later.
+    `read` has the (process, time of join) of the newest `fence_member` row, by partition of the request topic from
+    which it was read. The row is appended to each partition, and may be read from some partitions later than from
+    others.
     """
 
     incarnation_id: str
@@ -21,13 +22,13 @@ class _Entry(NamedTuple):
 
 
 class Incarnations:
-    """Stores which process joined last as each member, and when, for each share-partition of a shard.
+    """The process that joined last as each member, and the time, for each share-partition of a shard.
 
-    A member has an entry only if another process was this member before. An entry that is loaded from the tables
-    applies to all share-partitions of the shard (partition None).
+    A member has an entry only if its process has replaced another one. An entry that is loaded from the tables applies
+    to all share-partitions of the shard (partition None).
 
-    Up to `MAX_INCARNATIONS` entries are stored; the oldest is evicted first. After an eviction, requests of the earlier
-    process are no longer rejected here, but its heartbeats still are.
+    At most `MAX_INCARNATIONS` entries are stored, and the oldest entry is evicted first. After an eviction, requests of
+    the earlier process are no longer rejected here, but the group coordinator still rejects its heartbeats.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -37,7 +38,7 @@ class Incarnations:
         }
 
     def dump(self) -> Mapping[str, tuple[str, int, Mapping[int, tuple[str, int]]]]:
-        """Return the entries for JSON; the constructor reads them."""
+        """Return the entries as JSON-able values for the constructor."""
         return dict(self._entries)
 
     def add(
@@ -48,9 +49,10 @@ class Incarnations:
         joined_ms: int,
         request_partition: int | None = None,
     ) -> bool:
-        """Record that the process joined as the member at this time; return False if a later join is known.
+        """Record that the process joined as the member at `joined_ms`, and return False if a later join is known.
 
-        `request_partition` is where the `fence_member` row was read, None for an entry that is loaded.
+        `request_partition` is the partition of the request topic from which the `fence_member` row was read, or None
+        for an entry that is loaded from the tables.
         """
         key, process = _key(partition, member_id), (incarnation_id, joined_ms)
         entry = self._entries.get(key)
@@ -69,10 +71,11 @@ class Incarnations:
     def is_fenced(
         self, partition: int, member_id: str, incarnation_id: str | None, append_ms: int, request_partition: int
     ) -> bool:
-        """Return whether another process was the member when the request was appended; False without an incarnation id.
+        """Return whether another process was the member when the request was appended.
 
-        In each request partition, the `fence_member` row precedes the requests that it fences. A join that is known
-        from elsewhere has no position among these requests, so it fences those that were appended at or after it.
+        False for a request without an incarnation id. In each partition of the request topic, the `fence_member` row
+        precedes the requests that it fences. If the join is known only from another partition or from the tables, the
+        requests that were appended at or after its time are fenced.
         """
         entry, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
         known = None if entry is None else entry.read.get(request_partition)

@@ -1,4 +1,4 @@
-"""A share-partition while its shard runs: its window, the header of its durable state, and this batch's changes."""
+"""A share-partition during a micro-batch: its window, the header of its durable state, and the changes of the batch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from sharegroup.types import (
 
 
 class DumpedPartition(NamedTuple):
-    """A share-partition between two micro-batches: JSON-able `values`, and `texts`, the large pieces of its window.
+    """A share-partition as it is stored between two micro-batches.
 
-    Each text is one line. Most are not read in a batch, so they are stored beside the JSON and not inside it.
+    `values` is JSON-able. `texts` are the large pieces of the window, one line each. They are not part of the JSON,
+    because a micro-batch does not read most of them.
     """
 
     values: list[Any]
@@ -38,17 +39,20 @@ class DumpedPartition(NamedTuple):
 
     @classmethod
     def from_lines(cls, values: list[Any], lines: Iterator[str]) -> DumpedPartition:
-        """Return the dumped partition of these values; it consumes one of `lines` per text."""
+        """Return the dumped partition with these values, and take its texts from `lines`."""
         pieces = values[2][-1]
         return cls(values, [next(lines) for piece in pieces if piece[-1] is None])
 
 
 class ManagedPartition:
-    """A share-partition that this job manages.
+    """A share-partition that this job manages, during one micro-batch.
 
-    `transitions` are those of this batch, in order. `header` is the header of the durable state before this batch.
-    `log` is None until the source has read the log's offsets. Until then, records in flight can be acknowledged, but
-    none can be acquired.
+    Attributes:
+        window: The share-partition machine.
+        header: The header of the durable state, which `make_record` updates at the end of the batch.
+        log: The offsets of the log, or None until the source has read them. Until then, records in flight can be
+            acknowledged, but none can be acquired.
+        transitions: The state changes of this batch, in order.
     """
 
     __slots__ = ("_must_snapshot", "header", "log", "transitions", "window")
@@ -62,7 +66,7 @@ class ManagedPartition:
 
     @classmethod
     def load(cls, load: dict[str, Any], now_ms: int) -> ManagedPartition:
-        """Return the partition of a `load` row, with the state from the table or else at its start offset."""
+        """Return the partition of a `load` row, with its state from the table, or else with its start offset."""
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
         if header is not None and header.state_epoch >= load["state_epoch"]:
             batches = [_state_batch(batch) for batch in load["batches"]]
@@ -75,7 +79,7 @@ class ManagedPartition:
     def _initialized(
         header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
     ) -> ShareGroupOffsetHeader:
-        """Return the header before the initial snapshot, which `make_record` writes with the batch's last state."""
+        """Return the header with which `make_record` writes the initial snapshot, at the end of the batch."""
         key = SharePartitionKey("", "", "", load["partition"])
         record = initial_record(key, header, load["state_epoch"], load["start_offset"])
         after = (
@@ -86,36 +90,36 @@ class ManagedPartition:
         return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
 
     def reset(self, load: dict[str, Any], now_ms: int, cause: Cause = Cause.RESET) -> None:
-        """Initialise again with a higher state epoch (an offset reset) or on a new log. States are discarded."""
+        """Start again at another offset and discard all record states, after an offset reset or for a new log."""
         self._replay(self.window.reset(load["start_offset"], cause))
         self.header = self._initialized(self.header, load, now_ms)
         self._must_snapshot = True
 
     def delete_state(self, cause: Cause = Cause.RESET) -> None:
-        """End the deliveries of all records in flight, because the state is deleted."""
+        """Archive all records in flight, because the state is deleted. `cause` is recorded in `delivery_log`."""
         self._replay(self.window.reset(self.window.end_offset, cause))
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def is_of_another_topic(self, log: PartitionLog) -> bool:
-        """Return whether the topic was replaced under its name, because the log ends below acquired offsets.
+        """Return whether the topic was deleted and created again, because the log ends below delivered offsets.
 
-        With topic ids this check is not needed. A share-partition that starts in this batch is not checked, because its
-        start offset is given.
+        With topic ids, this check is not needed and returns False. It also returns False for a share-partition that
+        starts in this batch, because its start offset is given.
         """
         has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
         is_below = log.log_end_offset < self.window.delivered_end_offset
         return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
 
     def is_outdated(self, log: PartitionLog) -> bool:
-        """Return whether the offsets come from an earlier leader than the known ones."""
+        """Return whether `log` comes from an earlier partition leader than the offsets that are already known."""
         return self.log is not None and log.has_topic_id and 0 <= log.leader_epoch < self.log.leader_epoch
 
     def find_election_cut(self, log: PartitionLog) -> OffsetRange | None:
         """Return the delivered offsets that an unclean leader election removed from the log, or None.
 
-        These offsets now belong, or will belong, to other records. As in Kafka, finished offsets stay finished: an
-        acknowledgement or a row in a sink names an offset and cannot distinguish the two records.
+        The new leader assigns these offsets to other records. As in Kafka, finished offsets stay finished, because an
+        acknowledgement contains only the offset and cannot distinguish the two records.
         """
         cut, known = log.log_end_offset, self.log
         if known is not None:
@@ -127,7 +131,10 @@ class ManagedPartition:
         return OffsetRange(cut, end - 1) if log.has_topic_id and cut < end else None
 
     def move_log(self, log: PartitionLog, config: PartitionConfig) -> None:
-        """Set the log's ends. With read_committed, there are no new records until the last stable offset is known."""
+        """Set the start and end of the log.
+
+        With read_committed, the end is the last stable offset. While it is unknown, no new records can be acquired.
+        """
         self.log = log
         end_offset = log.log_end_offset
         if config.read_committed:
@@ -144,11 +151,12 @@ class ManagedPartition:
     def acknowledge(
         self, request: AcknowledgeRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
-        """Apply an acknowledgement and return the renewed ranges. Raises RequestError.
+        """Apply an acknowledgement and return the renewed ranges.
 
-        The renewed ranges may be less than the request names. Records below the start offset are skipped, because they
-        are finished, whoever finished them. A request appended after the end of its lock is rejected if it names such
-        records, because they may have been finished by another member.
+        Records below the start offset are skipped, because they are already finished. A request that contains such
+        records is rejected if it was appended after its lock deadline, because another member may have finished them.
+
+        Raises RequestError in this case, and in those of `SharePartition.acknowledge`.
         """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
         is_late = 0 <= request.lock_deadline_ms < append_ms
@@ -158,31 +166,41 @@ class ManagedPartition:
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def check_not_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
-        """Raise RequestError for an acknowledgement appended after its lock's end, even before a tick ends the lock."""
+        """Raise RequestError if the acknowledgement was appended after a lock deadline of its records.
+
+        The check is needed because the lock itself stays until the next tick.
+        """
         if self.window.is_due(append_ms) and any(
             self.window.has_lock_before(append_ms, batch) for batch in request.batches
         ):
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the acknowledgement came after its lock expired")
 
     def unacquire(self, request: UnacquireRequest) -> None:
-        """Release ranges that never left the gateway, as never delivered. Raises RequestError."""
+        """Release records that the gateway never sent to the member, and undo their deliveries.
+
+        Raises RequestError if the member does not hold all `ranges` of the request.
+        """
         self._replay(self.window.unacquire(request.member_id, request.ranges))
         self._replay(self.window.undo_deliveries(request.member_id, request.acquired))
 
     def release_member(
         self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None
     ) -> None:
-        """Release the records of a departed member; those outside `delivered` (None: all) count as never delivered."""
+        """Release the records of a departed member.
+
+        `delivered` are the ranges that the gateway sent to the member (None: all). The deliveries of other records are
+        undone.
+        """
         if delivered is not None:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> None:
-        """Reserve offsets for a gateway, so that it holds at least `records`, if nothing can be acquired."""
+        """Reserve offsets for a gateway, so that it holds at least `records`, unless records can be acquired."""
         self._replay(self.window.reserve(reserver, records, config))
 
     def assign(self, request: AssignRequest, append_ms: int) -> None:
-        """Apply the assignment of reserved records to a member. Raises RequestError."""
+        """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway."""
         reserver = reserver_id(request.requester, request.reservation_epoch)
         member_id, ranges = request.member_id, request.ranges
         self._replay(self.window.assign(reserver, member_id, ranges, append_ms, request.lock_duration_ms))
@@ -194,21 +212,21 @@ class ManagedPartition:
         self._replay(self.window.release(ranges, config))
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> None:
-        """End the reservation of `ranges`, or of all that is reserved for `reserver` (None)."""
+        """End the reservation of `ranges`, or all reservations of `reserver` (None)."""
         self._replay(self.window.unreserve(reserver, ranges))
 
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
-        """Expire the locks whose deadline is before the expiry clock."""
+        """End the locks whose deadline is before `clock_ms`, the time of the tick."""
         if self.window.is_due(clock_ms):
             self._replay(self.window.expire(clock_ms, config))
 
     @property
     def has_unacquired(self) -> bool:
-        """Whether there are unfinished records that no member holds."""
+        """Whether there are unfinished records in the log that no member holds."""
         return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
 
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
-        """Return how many records one of `waiting` demands may acquire, at least one."""
+        """Return the maximum number of records that each of `waiting` fetches may acquire. It is at least one."""
         window = self.window
         if waiting == 1:
             return config.max_record_locks
@@ -229,7 +247,10 @@ class ManagedPartition:
         self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
 
     def make_record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
-        """Return the batch's record as a row of `share_group_state`, or None without changes; the header follows it."""
+        """Return the changes of the batch as a row of `share_group_state`, or None if there are none.
+
+        The header then describes the state after this row.
+        """
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
         if not (changed or self._must_snapshot):
@@ -249,10 +270,10 @@ class ManagedPartition:
         return state_row(record, window.end_offset)
 
     def _changed_batches(self) -> list[StateBatch]:
-        """Return the changed offsets in their final state.
+        """Return the offsets that this batch changed, with their final state.
 
-        Those below the start offset are no longer in flight. Neither are those at or above the end offset of the row,
-        whose reservation has ended.
+        Offsets that are no longer in flight are left out: those below the start offset, and those whose reservation has
+        ended at the end of the window.
         """
         ranges: list[OffsetRange] = []
         for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
@@ -280,7 +301,7 @@ class ManagedPartition:
     # -- the operator's state --------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedPartition:
-        """Return the state; the earliest lock deadline comes first, so that it can be read without a restore."""
+        """Return the partition as it is stored. The earliest lock deadline comes first, so it can be read directly."""
         *window, texts = self.window.dump()
         log = None if self.log is None else self.log.dump()
         return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)
@@ -293,12 +314,12 @@ class ManagedPartition:
         return cls(SharePartition.restore([*window, texts]), ShareGroupOffsetHeader.restore(header), known)
 
     def next_deadline_ms(self, rules: SnapshotRules) -> int:
-        """Return when this share-partition needs a tick."""
+        """Return the time at which this share-partition needs a tick, to end a lock or to write a snapshot."""
         return _deadline_ms(self.window.next_deadline_ms(), self.header, rules)
 
     @staticmethod
     def dumped_deadline_ms(dumped: DumpedPartition, rules: SnapshotRules) -> int:
-        """Return `next_deadline_ms` of a dumped partition."""
+        """Return `next_deadline_ms` of a dumped partition, without restoring it."""
         lock_deadline_ms, header, *_ = dumped.values
         return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), rules)
 

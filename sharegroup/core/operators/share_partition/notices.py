@@ -1,6 +1,6 @@
-"""Notices of a shard to its group's coordinator, and the responses to requests for share-partitions.
+"""Notices that a shard sends to the coordinator of its group, and error responses to requests for share-partitions.
 
-Notices are sent after the batch that makes their content durable.
+A notice is sent after the commit of the batch that makes its content durable.
 """
 
 from dataclasses import replace
@@ -25,14 +25,14 @@ from sharegroup.types import SharePartitionKey
 
 
 def send_initialized(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
-    """Notify the coordinator that the initial state of this epoch is durable."""
+    """Notify the coordinator that the share-partition's initial state with this state epoch is durable."""
     named = ((key.topic_id, key.partition, state_epoch),)
     notice_id = f"{InitializedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
     output.send_request(InitializedNotice(notice_id, key.group_id, initialized=named))
 
 
 def send_deleted(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
-    """Notify the coordinator that the state of this epoch is deleted."""
+    """Notify the coordinator that the deletion of the share-partition's state with this state epoch is durable."""
     named = ((key.topic_id, key.partition, state_epoch),)
     notice_id = f"{DeletedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
     output.send_request(DeletedNotice(notice_id, key.group_id, deleted=named))
@@ -44,12 +44,12 @@ def send_topic_deleted(output: Output, group_id: str, topic_id: str) -> None:
     output.broadcast(TopicDeletedBroadcast(group_id, topic_id))
 
 
-#: The first fields of a response: the request it answers, its receiver, its share-partition and its member.
+#: The first fields of a response: request id, `reply_to`, group, topic, topic id, partition and member id.
 ResponseHeader = tuple[str, str, str, str, str, int, str]
 
 
 def response_header(request: SharePartitionRequest) -> ResponseHeader:
-    """Return the first fields of the response to a request."""
+    """Return the first fields of the response, which are copied from the request."""
     share_partition = request.group_id, request.topic, request.topic_id, request.partition
     return request.id, request.reply_to, *share_partition, request.member_id
 

@@ -1,8 +1,8 @@
-"""The group's config in each share-partition of a shard, and the rules for snapshots.
+"""The group's config in each share-partition of a shard, and the configs for snapshots.
 
-The source reads the config for the whole shard. A change arrives as a `configure` request for each share-partition, in
-the order of its other requests. A request that is appended after the response to the change is therefore processed
-under the new config. Two share-partitions of a shard may have different configs for a moment.
+The source reads the config of the whole shard from the tables. A later change arrives as a `configure` request for each
+share-partition, in order with its other requests. Therefore the new config applies to every request that is appended
+after the response to the change. For a short time, two share-partitions of a shard may have different configs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from sharegroup.errors import ErrorCode, RequestError
 class PartitionConfig(NamedTuple):
     """The configs of a share-partition.
 
-    `read_committed`: no record at or above the last stable offset is acquired. `starts_at_end`: a new log is read from
-    its end (share.auto.offset.reset is latest).
+    Attributes:
+        machine: The configs of the share-partition machine.
+        read_committed: Whether records at or above the last stable offset must not be acquired.
+        starts_at_end: Whether a new log is read from its end, because share.auto.offset.reset is latest.
     """
 
     machine: SharePartitionConfig
@@ -30,7 +32,7 @@ class PartitionConfig(NamedTuple):
 
     @classmethod
     def from_group_config(cls, config: GroupConfig) -> PartitionConfig:
-        """Return the configs of the group's effective values."""
+        """Return the share-partition configs from the effective config of the group."""
         machine = SharePartitionConfig(
             delivery_count_limit=config.delivery_count_limit,
             record_lock_duration_ms=config.record_lock_duration_ms,
@@ -43,7 +45,7 @@ class PartitionConfig(NamedTuple):
 
     @classmethod
     def from_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
-        """Return the configs of a `configure` request, whose content is not trusted. Raises RequestError."""
+        """Return the configs of a `configure` request. Raises RequestError (INVALID_REQUEST) for invalid values."""
         try:
             config = GroupConfig.from_json(values)
         except (ValueError, TypeError, AttributeError) as error:
@@ -55,7 +57,7 @@ class PartitionConfig(NamedTuple):
         return cls.from_group_config(config)
 
     def dump(self) -> list[Any]:
-        """Return a JSON-able list; `restore` reads it."""
+        """Return the configs as a JSON-able list for `restore`."""
         return [list(vars(self.machine).values()), self.read_committed, self.starts_at_end]
 
     @classmethod
@@ -69,9 +71,9 @@ _DEFAULTS = GroupConfig.from_json({})
 
 
 class PartitionConfigs:
-    """The shard's configs, those of share-partitions that differ, and the time of the newest change that each received.
+    """The configs of a shard, and the configs of single share-partitions that differ from them.
 
-    The times are needed because a leader that was paused may send an older change later.
+    Both have the time of the newest change. It is needed because a job that was paused may send an older change later.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:
@@ -81,11 +83,11 @@ class PartitionConfigs:
         self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.from_group_config(_DEFAULTS)
 
     def dump(self) -> dict[str, list[Any]]:
-        """Return the configs for JSON; the constructor reads them."""
+        """Return the configs as JSON-able values for the constructor."""
         return {"": self._shards.dump()} | {str(p): config.dump() for p, config in self._own.items()}
 
     def dump_altered(self) -> dict[str, int]:
-        """Return the time of the newest change of each share-partition, for JSON."""
+        """Return the times of the newest changes as JSON-able values for the constructor."""
         of_shard = {"": self._shards_altered_ms} if self._shards_altered_ms else {}
         return of_shard | {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
 
@@ -94,16 +96,16 @@ class PartitionConfigs:
         return self._own.get(partition, self._shards)
 
     def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
-        """Set the configs of all share-partitions, as the source read them.
+        """Set the configs of all share-partitions to those that the source has read from the tables.
 
-        They contain all changes up to `altered_ms`, because the source reads them when all earlier requests are read.
-        So a shard that has lost its state recognises older changes, too.
+        They contain all changes up to `altered_ms`. A shard that has lost its state can therefore also ignore older
+        changes that arrive later.
         """
         self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()
 
     def set(self, partition: int, config: PartitionConfig, altered_ms: int) -> None:
-        """Apply a change to a share-partition; a change that is older than an applied one is ignored."""
+        """Set the configs of a share-partition. A change that is older than an applied one is ignored."""
         if altered_ms < max(self._shards_altered_ms, self._altered_ms.get(partition, 0)):
             return
         self._altered_ms[partition] = altered_ms
@@ -113,13 +115,16 @@ class PartitionConfigs:
             self._own[partition] = config
 
     def remove(self, partition: int) -> None:
-        """Remove a share-partition."""
+        """Remove the entries of a share-partition that this shard no longer has."""
         self._own.pop(partition, None)
         self._altered_ms.pop(partition, None)
 
 
 class SnapshotRules(NamedTuple):
-    """The job's configs share.coordinator.*: they decide between update and snapshot records."""
+    """The job's configs share.coordinator.*, which determine when a snapshot record is written instead of an update.
+
+    `cold_snapshot_interval_ms` is the age in ms at which a snapshot with later updates is replaced.
+    """
 
     updates_per_snapshot: int = 500
     cold_snapshot_interval_ms: int = 300_000

@@ -43,13 +43,17 @@ Responses = Sequence[SharePartitionResponse]
 
 
 class RequestHandler:
-    """Handles requests one after the other."""
+    """Processes request rows in order. It changes the state of the shard and returns responses."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def handle(self, row: RequestRow) -> tuple[Responses, str | None]:
-        """Handle a row. Return the responses to it and to others that it ends, and a problem that has no response."""
+        """Process a row and return (responses, problem).
+
+        The responses include those to waiting fetches that this request ends. `problem` is the reason why an invalid
+        row is recorded in the job's tables, or None.
+        """
         try:
             request = decode_share_partition_request(row.value)
         except InvalidFieldError as error:
@@ -63,12 +67,15 @@ class RequestHandler:
             return (rejection(request, error),), None if request.reply_to else str(error)
 
     def _check_keys(self, request: SharePartitionRequest) -> None:
-        """Raise RequestError if a request names another group or topic than its key, for example with tabs in an id."""
+        """Raise RequestError if the request contains another group or topic than its key.
+
+        This can happen if an id contains tabs, which separate the parts of a key.
+        """
         if (request.group_id, request.topic_id) != (self._state.group_id, self._state.topic_id):
             raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
 
     def _responses(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
-        """Handle a request. Raises RequestError."""
+        """Process a valid row and return the responses. Raises RequestError if the request must be rejected."""
         state = self._state
         if isinstance(request, ConfigureRequest):
             state.configs.set(request.partition, PartitionConfig.from_request(request.config), request.altered_ms)
@@ -98,13 +105,13 @@ class RequestHandler:
                 assert_never(request)
 
     def _check_member(self, request: SharePartitionRequest) -> None:
-        """Raise RequestError for a request that was in transit when its member left."""
+        """Raise RequestError if the member has left with the epoch of the request or a later one."""
         if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
     def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
-        """Raise RequestError for a request of a process that was replaced as the member (KIP-345)."""
+        """Raise RequestError if another process had replaced the sender as the member (KIP-345)."""
         if self._is_fenced(row, request):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
@@ -115,7 +122,7 @@ class RequestHandler:
         )
 
     def _fence_member(self, row: RequestRow, request: FenceMemberRequest) -> Responses:
-        """End the waiting fetches of the member's other processes."""
+        """Record the member's new process, and end the waiting fetches of its other processes."""
         state, partition, incarnation_id = self._state, request.partition, request.incarnation_id
         assert incarnation_id is not None
         if not state.incarnations.add(
@@ -126,7 +133,10 @@ class RequestHandler:
         return [state.demand_response(partition, demand) for demand in fenced]
 
     def _add_pending(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
-        """Keep a request for a share-partition that is not loaded yet. Raise RequestError if it cannot be loaded."""
+        """Keep a request for a share-partition that is not loaded yet.
+
+        Raises RequestError if the topic was deleted, if the request has waited too long, or if too many are waiting.
+        """
         state = self._state
         if state.deleted_ms is not None:
             if not isinstance(request, ReleaseMemberRequest):
@@ -149,7 +159,7 @@ class RequestHandler:
         return AcknowledgeResponse(*response_header(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
     def _handle_reservation(self, row: RequestRow, request: ReservationRequest, managed: ManagedPartition) -> Responses:
-        """Handle a request of a gateway. Those to reserve are answered after the waiting fetches."""
+        """Process a reservation request of a gateway. Reserve requests are kept until waiting fetches are served."""
         match request:
             case ReserveRequest():
                 self._state.add_reserve_request(request)
@@ -165,10 +175,10 @@ class RequestHandler:
         return ()
 
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
-        """Apply an assignment. Raises RequestError.
+        """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway.
 
-        The gateway has already sent the records. If the member had left by then, the delivery counts, and the records
-        are released at once.
+        The gateway has already sent the records. If the member had left before, the records are released immediately,
+        and the delivery counts.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -182,7 +192,7 @@ class RequestHandler:
             )
 
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
-        """Add a demand. It replaces the member's previous one, which gets an empty response."""
+        """Add a waiting fetch. It replaces the member's previous one, which gets an empty response."""
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, managed)
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
@@ -194,9 +204,9 @@ class RequestHandler:
         return [self._state.demand_response(request.partition, old) for old in replaced]
 
     def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
-        """Release the member's records, so that its next process gets them; return whether there were any.
+        """Release the member's records because the fetch opens a new session, and return whether there were any.
 
-        Repeating it does nothing.
+        The fetch then acquires these records again. Nothing is released if the row is repeated.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         if not managed.window.has_member(member_id) or state.requesters.has_fetched_since(
@@ -208,7 +218,10 @@ class RequestHandler:
         return True
 
     def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: ManagedPartition) -> Responses:
-        """Release a member. Repeating it, or doing it after the member came back, does nothing."""
+        """Release the records of a member that left or whose session ended.
+
+        Nothing is released if the row is repeated, or if the member has joined again since.
+        """
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)
         is_old = state.requesters.has_fetched_since(

@@ -1,13 +1,15 @@
-"""The requesters of members' records, and requests for share-partitions that are not loaded yet.
+"""The gateways through which members acquired records, and requests for share-partitions that are not loaded yet.
 
-A requester is a gateway, identified by its `reply_to`. A member may have had several of them, one after the other:
+A *requester* is a gateway, identified by its `reply_to`. A member can use several gateways, one after the other. The
+job stores them for two reasons:
 
-- An earlier gateway may report late that its session with the member has ended, because it detects a dead connection
-  or is stopped. Records that the member holds through another gateway by then must stay acquired.
-- A gateway can detect only that its own members wait for records. The job notifies it that members of others wait.
+- An earlier gateway may report late that its session with the member has ended, for example when it detects a dead
+  connection. Records that the member has acquired through another gateway by then must stay acquired.
+- A gateway can detect that its own members wait for records, but not that members of other gateways wait. The job
+  therefore notifies it.
 
-Requests wait for a load because the two queries are not synchronised. A member may receive its assignment before the
-state of the share-partition has been read.
+A request may arrive before its share-partition is loaded, because the two queries are not synchronised. A member may
+receive its assignment before the state of the share-partition has been read.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from typing import Any, NamedTuple
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
 
-#: The minimum time between two notices about waiting members to the requesters of a share-partition.
+#: The minimum time in ms between two notices about waiting members to the requesters of a share-partition.
 NOTIFY_INTERVAL_MS = 500
 
 
 class Requesters:
-    """The requesters of each share-partition's members, and when they were last notified that others wait.
+    """The requesters of the members of each share-partition, and the time at which they were last notified.
 
-    Each member has the `reply_to` of its fetches that got records since it was released last, with the time of the
-    newest one. A member that sends its requests itself also has the newest epoch of these fetches.
+    For each member, the `reply_to` of each fetch that got records is stored, with the time of its newest fetch. Entries
+    are removed when the member's records are released. If fetches contain a member epoch, the newest one is stored too.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -37,7 +39,7 @@ class Requesters:
         self._epochs: dict[int, dict[str, int]] = {int(p): dict(*entry[2:]) for p, entry in dumped.items()}
 
     def dump(self) -> dict[str, tuple[dict[str, dict[str, int]], int, dict[str, int]]]:
-        """Return the requesters for JSON; the constructor reads them."""
+        """Return the requesters as JSON-able values for the constructor."""
         parts: tuple[Mapping[int, object], ...] = self._members, self._notified_ms, self._epochs
         known = {p for part in parts for p, value in part.items() if value}
         return {
@@ -48,7 +50,10 @@ class Requesters:
     def record_acquisition(
         self, partition: int, member_id: str, reply_to: str, asked_ms: int, member_epoch: int = -1
     ) -> None:
-        """Record that a fetch of the member got records; it was appended, or its session was opened, at `asked_ms`."""
+        """Record that a fetch of the member got records.
+
+        `asked_ms` is the append time of the fetch, or the time at which its session was opened, if that is later.
+        """
         if member_epoch >= 0:
             epochs = self._epochs.setdefault(partition, {})
             epochs[member_id] = max(member_epoch, epochs.get(member_id, -1))
@@ -57,12 +62,13 @@ class Requesters:
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
 
     def end_session(self, partition: int, member_id: str, requester: str, append_ms: int) -> bool:
-        """End the requester's session with the member ("": any), and return whether it was the member's last one.
+        """End the requester's session with the member ("": all sessions), and return whether no session is left.
 
-        While another requester has fetched for the member, the records of the two cannot be distinguished. Those of the
-        ended session then stay acquired until their locks expire or the other session ends. The same is true if the
-        requester has a later session: a fetch got records that was appended after `append_ms`. The end of the session
-        is then read late: it is in another partition of the request topic.
+        Records that the member acquired through two requesters cannot be distinguished. If another session is left,
+        the records of the ended session therefore stay acquired until their locks expire or the other session ends.
+
+        The requester itself may have a later session, in which a fetch that was appended after `append_ms` got records.
+        The end of the earlier session was then read late, from another partition of the request topic, and is ignored.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):
@@ -73,17 +79,19 @@ class Requesters:
         return False
 
     def has_fetched_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
-        """Return whether a fetch of the member got records since `opened_ms`, so that a session opened then is old.
+        """Return whether a fetch of the member that was appended at or after `opened_ms` got records.
 
-        The first fetch of a session may be appended in the millisecond in which the session was opened.
+        A request about a session that was opened at `opened_ms` is then outdated. The comparison includes `opened_ms`,
+        because the first fetch of a session may be appended in the same millisecond.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         return 0 <= opened_ms <= max(times.values(), default=-1)
 
     def has_acquired_after(self, partition: int, member_id: str, member_epoch: int) -> bool:
-        """Return whether the member, which left with this epoch, has joined again and got records since then.
+        """Return whether the member has acquired records with a higher epoch, so that it has joined again.
 
-        Its release is then read late: it is in another partition of the request topic. False for the unknown epoch -1.
+        A request to release the member with `member_epoch` was then read late, from another partition of the request
+        topic. False if the epoch is unknown (-1).
         """
         return 0 <= member_epoch < self._epochs.get(partition, {}).get(member_id, -1)
 
@@ -95,9 +103,10 @@ class Requesters:
         now_ms: int,
         reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the other requesters whose members hold records, at most once per `NOTIFY_INTERVAL_MS`.
+        """Return the requesters to notify that members of the requesters `waiting` wait for records.
 
-        They include `reservers`.
+        These are `reservers` and the requesters whose members hold records (`holds`), without those in `waiting`. The
+        result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
@@ -114,7 +123,7 @@ class Requesters:
         self._epochs.get(partition, {}).pop(member_id, None)
 
     def remove_partition(self, partition: int) -> None:
-        """Remove a share-partition."""
+        """Remove the entries of a share-partition that this shard no longer has."""
         self._members.pop(partition, None)
         self._notified_ms.pop(partition, None)
         self._epochs.pop(partition, None)
@@ -123,7 +132,8 @@ class Requesters:
         return self._members.setdefault(partition, {}).setdefault(member_id, {})
 
 
-#: How long a request waits for the load of its share-partition before it is rejected; a fetch at most its MaxWaitMs.
+#: How long a request waits in ms until its share-partition is loaded, before it is rejected. A fetch does not wait
+#: longer than its MaxWaitMs.
 PENDING_MS = 10_000
 
 #: Maximum number of pending rows of a key. Further ones are rejected, so that invalid requests cannot fill the state.
@@ -131,20 +141,20 @@ MAX_PENDING = 1_000
 
 
 class PendingRequest(NamedTuple):
-    """A row that waits until `until_ms`."""
+    """A request row that waits for its share-partition to be loaded. It is rejected after `until_ms`."""
 
     row: RequestRow
     until_ms: int
 
 
 class PendingRequests:
-    """The pending rows of one key, in the order of their arrival."""
+    """The request rows of one shard that wait for share-partitions to be loaded, in the order of their arrival."""
 
     def __init__(self, dumped: Sequence[Sequence[Any]]) -> None:
         self._pending = [PendingRequest(RequestRow(*row), until_ms) for row, until_ms in dumped]
 
     def dump(self) -> list[PendingRequest]:
-        """Return the rows for JSON; the constructor reads them."""
+        """Return the rows as JSON-able values for the constructor."""
         return list(self._pending)
 
     def __bool__(self) -> bool:
@@ -152,7 +162,7 @@ class PendingRequests:
         return bool(self._pending)
 
     def add(self, row: RequestRow, request: SharePartitionRequest, now_ms: int) -> bool:
-        """Add a row; return False if it has waited long enough or too many rows are pending."""
+        """Add a row, or return False if it has waited long enough or too many rows are pending."""
         waits_ms = min(request.max_wait_ms, PENDING_MS) if isinstance(request, FetchRequest) else PENDING_MS
         until_ms = row.append_ms + waits_ms
         if now_ms > until_ms or len(self._pending) >= MAX_PENDING:
@@ -161,10 +171,10 @@ class PendingRequests:
         return True
 
     def pop_all(self) -> list[RequestRow]:
-        """Remove and return all rows, to be handled again."""
+        """Remove and return all rows, so that the caller can process them again."""
         pending, self._pending = self._pending, []
         return [request.row for request in pending]
 
     def deadlines_ms(self) -> Iterator[int]:
-        """Return the times at which rows have waited long enough."""
+        """Return the times until which the rows wait."""
         return (request.until_ms for request in self._pending)

@@ -1,7 +1,8 @@
-"""Serving of requests to reserve offsets, after the waiting fetches.
+"""Processing of requests to reserve offsets, after waiting fetches have been served.
 
-A reservation must not hold records back from members that cannot use reservations, such as Spark jobs. So none is
-granted while one of them waits. If several gateways reserve offsets, each gets a part of the next offsets in turn.
+A reservation must not withhold records from members that cannot use reservations, such as Spark jobs. While such a
+member waits, no reservation is granted. If several gateways reserve offsets, each gets a part of the next offsets in
+turn.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from sharegroup.protocol.rows.reservation_requests import ReserveRequest
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import AcquiredRange
 
-#: When a gateway that got nothing may ask again: usually, and while a member waits that cannot reserve.
-RETRY_MS, RETRY_DENIED_MS = 250, 5_000
+#: Time in ms after which a gateway that got no reservation may send another request.
+RETRY_MS = 250
+#: The same if the topic has no topic id, or if a waiting member cannot use reservations.
+RETRY_DENIED_MS = 5_000
 
 
 def serve_reserves(
@@ -25,7 +28,7 @@ def serve_reserves(
 ) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses.
 
-    A gateway that has reserved offsets has a lease from now on.
+    The lease of each gateway that holds reserved offsets is extended by the duration in its request.
     """
     managed = state.get(partition)
     if managed is None:
@@ -43,9 +46,10 @@ def serve_reserves(
 
 
 def are_next_records_reserved(state: ShardState, partition: int) -> bool:
-    """Return whether a gateway will deliver the next records, and every waiting fetch is of a gateway that reserves.
+    """Return whether gateways will deliver the next records to all waiting fetches.
 
-    Then no fetch waits for the job to see the records.
+    This is so if the next offsets are reserved and every waiting fetch is from a gateway that reserves offsets. The job
+    then does not have to poll the log for these fetches.
     """
     managed = state.get(partition)
     if managed is None or managed.window.end_offset <= managed.window.log_end_offset:
@@ -54,7 +58,10 @@ def are_next_records_reserved(state: ShardState, partition: int) -> bool:
 
 
 def _begin_epoch(managed: ManagedPartition, request: ReserveRequest) -> bool:
-    """End the gateway's reservations of earlier epochs; return False if the request is of an earlier epoch itself."""
+    """End the gateway's reservations of earlier epochs.
+
+    Returns False, and ends none, if the gateway has reservations of a later epoch than the request.
+    """
     own = reserver_id(request.reply_to, request.reservation_epoch)
     others = [found for found in managed.window.reservers() if requester_of(found) == request.reply_to and found != own]
     if any(reservation_epoch_of(found) > request.reservation_epoch for found in others):
@@ -73,7 +80,10 @@ def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveReque
 
 
 def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
-    """Return when to request again: soon if only a backlog or a full window prevents the reservation."""
+    """Return after how many ms the gateway may request again.
+
+    The time is short if only available records or the limit on record locks prevent the reservation.
+    """
     is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
     return RETRY_MS if is_able else RETRY_DENIED_MS
 

@@ -1,4 +1,4 @@
-"""The state of a shard between two micro-batches: its share-partitions and the requests that wait for them.
+"""The state of a shard between two micro-batches: its share-partitions, and the requests that wait at them.
 
 The state is one text: a line of JSON, followed by one line for each large piece of a window, in the same order.
 """
@@ -23,17 +23,16 @@ from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
-#: How long the deletion of a topic is kept, because requests from before may still arrive.
+#: How long the time of a topic's deletion is kept, in ms, because earlier requests may still arrive.
 DELETED_MS = 600_000
 
 
 class ShardState:
-    """Restored from the text of `dump`; None for a shard without state.
+    """The state of a shard. The constructor restores it from the text of `dump`, or creates an empty one (None).
 
-    `topic` is the topic's name, as the source read it. `deleted_ms` is when the topic was deleted, None if it exists.
-    `now_ms` and `earliest_ms` are those of the current batch: see `share_partition_operator`.
-
-    Raises ValueError for a state of another format.
+    `topic` is the name of the topic. `deleted_ms` is the time at which the topic was deleted, or None. `now_ms` and
+    `earliest_ms` are the times of the current batch (`share_partition_operator`). The constructor raises ValueError if
+    the text has another format version.
     """
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
@@ -55,11 +54,11 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
-        #: The gateways that hold reservations, by share-partition, after the last batch.
+        #: The gateways that hold reservations, by partition, as of the last batch.
         self._reserving: dict[int, list[str]] = {int(p): found for p, found in dumped.get("reserving", {}).items()}
         self._reserve_requests: dict[int, list[ReserveRequest]] = {}
         self._given_back: set[tuple[int, str]] = set()
-        #: Dumped windows, which are restored when a row touches them.
+        #: The share-partitions that this batch has not used yet. They are restored when they are used.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
         self._touched: dict[int, ManagedPartition] = {}
 
@@ -93,7 +92,7 @@ class ShardState:
         return sorted({*self._idle, *self._touched})
 
     def touched(self) -> list[tuple[int, ManagedPartition]]:
-        """Return the share-partitions that this batch has touched, ascending."""
+        """Return the share-partitions that this batch has used, in ascending order of partitions."""
         return sorted(self._touched.items())
 
     def get(self, partition: int) -> ManagedPartition | None:
@@ -116,13 +115,13 @@ class ShardState:
         return self.cancel_demands(partition)
 
     def reapply_log(self, partition: int) -> None:
-        """Apply the log's offsets again, because another isolation level may have another end of the log."""
+        """Apply the log's offsets again after a config change, because the end depends on the isolation level."""
         managed = self.get(partition)
         if managed is not None and managed.log is not None:
             managed.move_log(managed.log, self.configs.get(partition))
 
     def key(self, partition: int) -> SharePartitionKey:
-        """Return the key of a share-partition, as rows contain it."""
+        """Return the key of a share-partition of this shard."""
         return SharePartitionKey(self.group_id, self.topic, self.topic_id, partition)
 
     def config(self, partition: int) -> SharePartitionConfig:
@@ -164,7 +163,7 @@ class ShardState:
         return sorted(requests.items())
 
     def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
-        """Grant nothing to the requests of this batch so far: the gateway has returned its reservations since then."""
+        """Cancel the requests of `reserver` in this batch, because the gateway has ended its reservations since."""
         self._given_back.add((partition, reserver))
 
     def end_cancellations(self) -> None:
@@ -184,7 +183,7 @@ class ShardState:
         return sorted({gateway for gateways in self._reserving.values() for gateway in gateways})
 
     def reserving(self) -> Iterator[tuple[int, ManagedPartition]]:
-        """Yield the share-partitions with reservations, restored if necessary."""
+        """Yield the share-partitions that may have reservations, restored if necessary."""
         for partition in sorted({*self._reserving, *self._touched}):
             if (managed := self.get(partition)) is not None:
                 yield partition, managed
@@ -201,5 +200,5 @@ class ShardState:
 
 
 def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
-    """Return the share-partitions of the state's JSON, with the lines that follow it."""
+    """Return the dumped share-partitions from the JSON line of the state and from the lines that follow it."""
     return {int(partition): DumpedPartition.from_lines(values, lines) for partition, values in dumped.items()}

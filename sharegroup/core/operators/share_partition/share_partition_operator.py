@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Lifetime. A `SharePartitionOperator` exists for one run of one key. It is restored from its state (one text), processes
-the rows of a micro-batch in a fixed order, and is dumped again. For each share-partition it holds the window
-(`share_partition`) and the header of the durable state (`share_coordinator`). The window is the merged state batches,
-so nothing is stored twice. *Demands* are fetches that wait for a record.
+Lifetime. A `SharePartitionOperator` exists for one key and one micro-batch. It is restored from its state (one text),
+processes the rows of the micro-batch in a fixed order, and is dumped again. For each share-partition it stores the
+window (`share_partition`) and the header of the durable state (`share_coordinator`). The window has the same content as
+the state batches, so they are not stored separately. *Demands* are fetches that wait for records.
 
 Clocks. All times are broker times (`kafka_clients.job_clock`), and all are passed in.
 - `now_ms` starts new locks. It is the time of the broker whose clock is ahead of the others at the start of the batch,
@@ -14,21 +14,20 @@ Clocks. All times are broker times (`kafka_clients.job_clock`), and all are pass
 - The *expiry clock* ends locks. It is the time of a tick. By then, all requests that were appended before that time
   have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
   applied before its lock can expire. One that was appended too late is rejected, even if no tick has ended its lock
-  yet. The append time of a request ends no lock, because earlier rows may be unread in another partition of the topic,
-  whose number of partitions may have grown.
-No time is kept as a maximum, so a wrong time has no effect on later batches.
+  yet. The append time of a request does not end locks, because earlier requests may not have been read yet from other
+  partitions of the topic, to which partitions can be added.
+The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
 
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
 demands share new records evenly, so that a large one does not starve the others.
 
 Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
-its members when their records arrive. `reserve` requests are served after the demands, with what is left then. What a
-gateway has reserved ends with its lease (`gateway_leases`).
+its members when their records arrive. `reserve` requests are served after the demands. Reservations end when the lease
+of the gateway expires (`gateway_leases`).
 
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
-of the log is not known yet. A request for a share-partition that is not loaded has nothing to acknowledge. It is kept
-for a limited time, because the two queries are not synchronised. All requests for a deleted topic are rejected, and its
-state is removed soon.
+of the log is not known yet. A request for a share-partition that is not loaded is kept for a limited time, because the
+two queries are not synchronised. All requests for a deleted topic are rejected.
 
 Records. Each share-partition writes at most one durable record per batch, made from the final state of its window.
 """
@@ -63,10 +62,10 @@ from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartition
 
 
 class SharePartitionOperator:
-    """One run of one key (`core.operators.operator`). `key` is (group_id, topic_id, shard) as text.
+    """The operator of one shard in one micro-batch (`core.operators.operator`).
 
-    With `counts`, the effects include the sizes of the windows, for metrics. Raises ValueError for a state of another
-    format.
+    `key` is (group_id, topic_id, shard) as text. With `counts`, the effects include the sizes of the windows, for
+    metrics. The constructor raises ValueError if `state` has another format version.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class SharePartitionOperator:
             state.reapply_log(partition)
 
     def _fence(self, fences: list[tuple[str, str, int]]) -> None:
-        """Load the processes that have replaced others, from the tables; this state may not contain them."""
+        """Add the current processes of members from the tables, because the state of the shard may lack them."""
         for member_id, incarnation_id, joined_ms in fences:
             self._state.incarnations.add(None, member_id, incarnation_id, joined_ms)
 
@@ -210,7 +209,10 @@ class SharePartitionOperator:
         managed.move_log(log, config)
 
     def _report_election_cut(self, partition: int, managed: ManagedPartition, cut: OffsetRange) -> None:
-        """Report records that an unclean election replaced: in the job's log, and finished ones in `delivery_log`."""
+        """Report that an unclean election removed delivered records.
+
+        Writes a message to the job's log, and a row for each range of finished records to `delivery_log`.
+        """
         state, (first, last) = self._state, cut
         self._output.notes.append(
             f"share-partition {state.topic}-{partition} of group {state.group_id}: an unclean leader election "
@@ -224,9 +226,10 @@ class SharePartitionOperator:
             self._output.append_row("delivery_log", delivery_log_row(state.key(partition), unchanged))
 
     def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
-        """Delete the states of (partition, state epoch), loaded or not; the notice is sent once that is durable.
+        """Delete the states of share-partitions, given as (partition, state epoch, topic), and send notices.
 
-        Repeating it after a restart does no harm, because the coordinator ignores the notice of an older state epoch.
+        The share-partitions need not be loaded. A notice is sent when the deletion is durable. The deletion may be
+        repeated after a restart, because the coordinator ignores notices with an older state epoch.
         """
         state = self._state
         for partition, state_epoch, topic in deletions:
@@ -240,10 +243,12 @@ class SharePartitionOperator:
             send_deleted(self._output, key, state_epoch)
 
     def _lose_topic(self, topic: str) -> None:
-        """Finish all records in flight of a deleted topic, and reject the requests for it."""
+        """Archive all records in flight of a deleted topic, and reject its waiting and pending requests."""
         state = self._state
         state.topic, state.deleted_ms = topic, state.now_ms
-        self._output.notes.append(f"topic {topic} with id {state.topic_id}, of group {state.group_id}, was deleted")
+        self._output.notes.append(
+            f"topic {topic} with id {state.topic_id} was deleted; group {state.group_id} no longer delivers its records"
+        )
         for partition in state.partitions():
             managed = state.get(partition)
             assert managed is not None
@@ -256,7 +261,7 @@ class SharePartitionOperator:
         send_topic_deleted(self._output, state.group_id, state.topic_id)
 
     def _end_leases(self, gateways: list[str]) -> None:
-        """End all that these gateways have reserved."""
+        """End all reservations of these gateways, because their leases have expired."""
         for _, managed in self._state.reserving():
             for reserver in managed.window.reservers():
                 if requester_of(reserver) in gateways:

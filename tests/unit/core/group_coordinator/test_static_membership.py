@@ -52,7 +52,7 @@ def refused(driver: Driver, row: HeartbeatRequest) -> tuple[ErrorCode, str | Non
     [
         (request("", 0, ["orders"], instance="", incarnation="p"), "InstanceId can't be empty."),
         (request("", 0, ["orders"], instance="n", incarnation=" "), "IncarnationId can't be empty."),
-        (request("", 0, ["orders"], instance="n"), "IncarnationId must be set of a static member."),
+        (request("", 0, ["orders"], instance="n"), "IncarnationId must be set for a static member."),
         (request(" ", 1, instance="n", incarnation="p"), "MemberId can't be empty."),
         (request("m", -3, instance="n", incarnation="p"), "MemberEpoch is invalid."),
         (request("m", -2, incarnation="p"), "MemberEpoch is invalid."),
@@ -81,7 +81,7 @@ def test_rejoin_keeps_id_epoch_and_assignment_and_releases_nothing() -> None:
 def test_join_of_a_new_process_fences_the_previous_one() -> None:
     driver, member_id = stable()
     join(driver, "p2")
-    told = f"This process is no longer member {member_id}: another process has joined as it."
+    told = f"This process is no longer member {member_id}: another process has joined as this member."
     for epoch in (driver.group.metadata.members[member_id].member_epoch, -1, -2):
         row = request(member_id, epoch, instance="worker-1", incarnation="p1")
         assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
@@ -265,7 +265,7 @@ def test_of_two_processes_with_one_dynamic_id_the_latest_to_join_is_served() -> 
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p1"))
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p2"))
     epoch = driver.group.metadata.members["d"].member_epoch
-    told = "This process is no longer member d: another process has joined as it."
+    told = "This process is no longer member d: another process has joined as this member."
     assert refused(driver, request("d", epoch, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert refused(driver, request("d", -1, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert driver.send(request("d", epoch, incarnation="p2")).error_code == ErrorCode.NONE

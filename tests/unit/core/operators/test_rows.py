@@ -63,7 +63,7 @@ def test_rows_without_share_partition_are_answered_if_possible() -> None:
         "tick\t7",
     ]
     output = UnkeyedRequests("").run(lines, 5)
-    problem = "partition must be an integer of 0..2147483647"
+    problem = "partition must be an integer from 0 to 2147483647"
     response = answered("fetch", "x", member="", partition=-1, error=(42, problem)) | {"topic_id": ""}
     assert Output.decode(output.encode()) == Output(
         "",
@@ -76,4 +76,4 @@ def test_rows_without_share_partition_are_answered_if_possible() -> None:
         ],
         positions={0: 3},
     )
-    assert output.rejected[0][2].startswith("not JSON")
+    assert output.rejected[0][2].startswith("the row is not JSON")

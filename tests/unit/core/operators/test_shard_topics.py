@@ -70,7 +70,7 @@ def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
     (notice,) = (decode_share_group_request(value) for _, value in output.requests)
     assert notice == TopicDeletedNotice(f"topic_deleted-{TOPIC_ID}", GROUP, topic_ids=(TOPIC_ID,))
     assert (output.waiting, output.deadline_ms) == (False, T0 + 10 + DELETED_MS)
-    assert output.notes == ["topic orders with id id, of group g, was deleted"]
+    assert output.notes == ["topic orders with id id was deleted; group g no longer delivers its records"]
 
 
 def test_requests_for_a_deleted_topic_are_rejected() -> None:

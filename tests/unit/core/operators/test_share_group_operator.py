@@ -296,7 +296,7 @@ def test_second_heartbeat_replaces_the_pending_one() -> None:
 
 
 def unknown_member(request_id: str) -> dict[str, Any]:
-    message = "Member m1 was removed from the group g before its assignment was ready."
+    message = "Member m1 was removed from group g before its assignment was ready."
     return answered(request_id, error=(ErrorCode.UNKNOWN_MEMBER_ID, message))
 
 
@@ -424,12 +424,12 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
         b'{"id":"x","reply_to":"me","type":"heartbeat","group_id":"g","member_id":"m1","member_epoch":"?"}',
         at=30,
     )
-    problem = "member_epoch must be an integer of -2147483647..2147483647"
+    problem = "member_epoch must be an integer from -2147483647 to 2147483647"
     assert output == Output(
         GROUP,
         T0 + 30,
         responses=[answered("x", error=(ErrorCode.INVALID_REQUEST, problem))],
-        rejected=[[2, 2, "not a JSON object"], [2, 3, f"INVALID_REQUEST: {problem}"]],  # type: ignore[list-item]
+        rejected=[[2, 2, "the row is not a JSON object"], [2, 3, f"INVALID_REQUEST: {problem}"]],  # type: ignore[list-item]
         positions={2: 4},
         deadline_ms=T0 + 20 + SESSION_MS,
     )

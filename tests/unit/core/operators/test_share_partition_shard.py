@@ -218,8 +218,8 @@ def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
         acknowledge("in-time", (0, 9, 1), grants=second),
         at=LOCK_MS + 3,
     )
-    late = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..4 are in delivery 2, not 1")
-    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..9 are in delivery 2, not 1")
+    late = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..4 have delivery count 2, not 1")
+    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..9 have delivery count 2, not 1")
     assert output.responses == [
         answered("acknowledge", "late", error=late),
         answered("acknowledge", "late-renewal", error=late_renewal),
@@ -553,8 +553,8 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     )
     assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 1), (0, 2), (0, 3), (0, 4)]
     assert [reason for _, _, reason in output.rejected][1:] == [
-        "lacks the field id",
-        "INVALID_REQUEST: lacks the field member_id",
+        "id must be a non-empty string",
+        "INVALID_REQUEST: the field member_id is missing",
         "INVALID_RECORD_STATE: offsets 0..9 are held by another member",
     ]
     assert errors(output) == [("x", ErrorCode.INVALID_REQUEST), ("f1", ErrorCode.INVALID_REQUEST)]

@@ -427,9 +427,9 @@ def granted_twice() -> SharePartition:
         ([(0, 4, 2), (5, 9, 1)], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
         ([(0, 2, 2), (3, 4, 2), (5, 20, 1)], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
         ([(5, 9, 1)], (5, 6, RENEW), "5..6 renew"),
-        ([(0, 9, 1)], (0, 9, ACCEPT), "INVALID_RECORD_STATE: offsets 0..4 are in delivery 2, not 1"),
-        ([(0, 4, 1)], (2, 3, RELEASE), "INVALID_RECORD_STATE: offsets 2..3 are in delivery 2, not 1"),
-        ([(0, 3, 2), (4, 4, 3)], (0, 4, RENEW), "INVALID_RECORD_STATE: offsets 4..4 are in delivery 2, not 3"),
+        ([(0, 9, 1)], (0, 9, ACCEPT), "INVALID_RECORD_STATE: offsets 0..4 have delivery count 2, not 1"),
+        ([(0, 4, 1)], (2, 3, RELEASE), "INVALID_RECORD_STATE: offsets 2..3 have delivery count 2, not 1"),
+        ([(0, 3, 2), (4, 4, 3)], (0, 4, RENEW), "INVALID_RECORD_STATE: offsets 4..4 have delivery count 2, not 3"),
         (
             [(0, 3, 2)],
             (0, 4, ACCEPT),
