@@ -28,7 +28,7 @@ class AcquiredBatch(NamedTuple):
     def from_offer(
         cls, offered: OfferedBatch, ranges: tuple[HeldRange, ...], query_id: str, batch_id: int, incarnation: str
     ) -> AcquiredBatch:
-        """Return an offered batch as the process `incarnation` runs it; `ranges` are those that the member still holds."""
+        """Return an offered batch as process `incarnation` runs it; `ranges` are those that the member still holds."""
         return cls(query_id, batch_id, ranges, offered.incarnation != incarnation, incarnation)
 
 
