@@ -1,6 +1,6 @@
 """Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
 
-The operator applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
+The job applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
 is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or renewal
 of records that are finished, by any member, has no effect and no error. Only ranges that a response lists were
 therefore renewed.

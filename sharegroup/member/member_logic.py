@@ -3,7 +3,7 @@
 After `mark_open` (responses can be read), the caller repeats these calls in this order:
 
     if logic.metadata_is_due(now_ms):
-        logic.handle_metadata(topics, now_ms)       # of `topics`
+        logic.handle_metadata(found, now_ms)        # the metadata of the topics in `logic.subscription`
     requests = logic.step(responses, now_ms)        # append them; durably, if `has_renewal` returns True
     logic.mark_appended(requests, now_ms)           # only after that
 
@@ -246,9 +246,9 @@ class MemberLogic:
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
         """Begin a batch. The result of polling is its ranges that the member still holds, whose locks are renewed.
 
-        All ranges of a batch of this process are held. Those of an earlier process are renewed first: a range that is
-        not renewed is finished or lost, and is left out. The others get their current delivery counts, because this
-        process may have acquired them again after other members.
+        A batch of this process runs with all its ranges, except those of deleted topics. The ranges of a batch of an
+        earlier process are renewed first. Ranges that are not renewed are finished or lost, and are left out. The
+        others get their current delivery counts, because this process may have acquired them again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)

@@ -1,7 +1,7 @@
 """Logging of a Spark job of this project: readable lines, limited so that they cannot fill a disk.
 
 This module configures Python's log. `log4j2.properties` beside it configures that of Spark's JVM; the command line
-names that file (conf/log4j2.properties is the same file).
+names that file (conf/log4j2.properties is a copy of it).
 """
 
 import logging

@@ -43,7 +43,7 @@ def check_format(table: DeltaTable, spec: TableSpec) -> None:
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
     """Open a table at its newest version.
 
-    Raises TableMissingError, TableFormatError, or TableUnavailableError if the store does not respond.
+    Raises TableMissingError, TableFormatError, or TableUnavailableError if it cannot be opened for another reason.
     """
     try:
         table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)

@@ -140,7 +140,10 @@ class RequestClock:
         return self._unread.is_due(_monotonic_ms())
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Wait at most `timeout_ms` until `is_due` returns True; return whether it does. Raises KafkaError likewise."""
+        """Wait at most `timeout_ms` until a request must be processed (`is_due`); return whether one must.
+
+        Raises KafkaError if the topic cannot be polled.
+        """
         unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
         while not unread.is_due(now_ms := _monotonic_ms()):
             if now_ms >= end_ms:

@@ -27,7 +27,7 @@ def run_immediately(work: Callable[[], None], urgent: bool = False) -> None:  # 
 
 
 class DeferredBatch(NamedTuple):
-    """The rows that a batch adds to the table. `now_ms` is the batch's timestamp."""
+    """The rows that a batch adds to an append-only table. `now_ms` is the batch's timestamp."""
 
     batch_id: int
     now_ms: int

@@ -65,8 +65,8 @@ def reject_stale_checkpoint(
         return
     if last_leader_epoch(checkpoint.query_id) <= last_info["leader_epoch"]:
         raise StaleCheckpointError(
-            f"the tables were last written by query {last_info['query_id']}, the checkpoint {checkpoint.path} belongs "
-            f"to query {checkpoint.query_id}: {ADVICE}"
+            f"the tables were last written by query {last_info['query_id']}, but the checkpoint {checkpoint.path} "
+            f"belongs to query {checkpoint.query_id}: {ADVICE}"
         )
 
 

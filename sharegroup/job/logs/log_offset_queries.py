@@ -49,7 +49,7 @@ class Logs(Protocol):
         """Return the first offset at or after a time (ms) for each log; None without such a record."""
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
 
 
 class LogOffsetQueries:
@@ -111,7 +111,7 @@ class LogOffsetQueries:
         }
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
         self._leaders.discard_topics(topics)
         self._topics.discard_names(topics)
         if topics:

@@ -72,7 +72,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
 
         async def forget() -> None:
             self._client.remove_topics(topics)

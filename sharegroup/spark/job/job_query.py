@@ -30,7 +30,7 @@ Outputs = Callable[[str, dict[int, int]], DataFrame]
 
 
 class JobQuery:
-    """Start one query, run its batches and request upkeep of its tables.
+    """Starts one query, runs its batches and requests upkeep of its tables.
 
     Args:
         outputs: builds the query without its sink, from the path of the handover file and the start positions.

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
     driver's Python                                        Python source          Spark
     Member (one thread)        -- offer file (a batch) -->  claims it        -->  micro-batch, offset log
-      heartbeats, demands,                                                          |
+      heartbeats, fetches,                                                          |
       read-ahead, renewals    <-- the batch runs in foreachBatch: BatchRunner  <----+
                                      records by Spark's Kafka reader, handle(), acknowledge
 

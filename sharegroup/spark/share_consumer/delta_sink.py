@@ -3,8 +3,8 @@
 A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
 reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- In a repeated batch, the keys of all records. Earlier runs, each of which may have held another part of the batch, or
-  other members that had the records in between may have appended any of them.
+- In a repeated batch, the keys of all records. Any of them may have been appended by an earlier run, which may have
+  held another part of the batch, or by another member that had acquired the record in between.
 - In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
   process the record before, because the count is lowered only when a record is returned unprocessed.
 

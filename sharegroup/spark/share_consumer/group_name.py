@@ -1,4 +1,4 @@
-"""Checks the type of a group before a new member joins, because Kafka has only one group with a name, of any type."""
+"""Checks, before a new member joins a group, that no group of another type has its name. Kafka does not allow both."""
 
 import logging
 from typing import Any

@@ -41,7 +41,7 @@ class WriterFence:
         """Use this leader epoch from now on. Raises FencedLeaderError if the table has this or a higher one already."""
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
-            raise self._fence("it has this epoch or a higher one")
+            raise self._fence("the table has this leader epoch or a higher one")
 
     def raise_if_fenced(self) -> None:
         """Raise FencedLeaderError if the writer was fenced before."""
