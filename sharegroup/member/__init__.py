@@ -1,1 +1,1 @@
-"""A member of a share group, independent of its host: membership, demands, held ranges, acknowledgements. No Spark."""
+"""A member of a share group, independent of Spark: membership, fetch requests, held ranges and acknowledgements."""

@@ -1,12 +1,14 @@
-"""The acknowledgements (or renewals) of one batch until all have responses: sent, retried, split if rejected. No I/O.
+"""Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
 
-The operator applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
-is sent again in smaller parts, until only the lost ranges remain rejected. Finished records, whoever finished them, are
-ignored silently (Kafka's rule). Therefore only ranges listed in a response were renewed.
+The job applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
+is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or renewal
+of records that are finished, by any member, has no effect and no error. Only ranges that a response lists were
+therefore renewed.
 
 Rows contain the acquired ranges that they acknowledge, with their delivery counts, so that they do not affect ranges
-that the member, or an earlier process of it, has acquired again meanwhile. If known, they also contain the earliest end
-of these locks; a later acknowledgement is then rejected even if others have finished the records since.
+that the member, or an earlier process of it, has acquired again meanwhile. If the ends of the locks are known, rows
+also contain the earliest one. An acknowledgement that is appended after it is then rejected even if other members have
+finished the records since.
 """
 
 import logging
@@ -24,11 +26,11 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 logger = logging.getLogger(__name__)
 
 PARTS = 64
-#: A row without a response is sent again after this time with the same id; only the first response counts.
+#: A row without a response is sent again after this time, in ms, with the same id. Only the first response counts.
 RESPONSE_TIMEOUT_MS = 10_000
 RETRY_MS = 1_000
 
-#: The member no longer holds the range: it was or will be delivered again.
+#: Errors which mean that the member no longer holds the range, so its records were or will be delivered again.
 _LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
@@ -40,20 +42,23 @@ class _Row:
 
 
 class AcknowledgementRound:
-    """Send one batch's acknowledgements until all have responses.
+    """The acknowledgements or renewals of one batch, and their responses.
 
     Args:
-        granted: the acquired ranges that are acknowledged; if empty, those that the member holds at that time.
-        is_static: renewed locks must outlast a restart of the static member.
-        incarnation: the process that acknowledges.
-        linger_ms: how long its rows may wait at the job for other rows.
+        batches: the acknowledgement batches to send.
+        granted: the acquired ranges that they apply to; if empty, those that the member holds when the job reads them.
+        ids: creates request ids.
+        is_renewal: whether these are renewals.
+        is_static: whether the member is static, so that renewed locks must outlast its restart.
+        incarnation: identifies the process that acknowledges.
+        linger_ms: how long the rows may wait at the job for other rows.
 
     Attributes:
-        refused: the batches that were not accepted.
-        failed_records: the number of their records and of records of deleted topics.
-        not_allowed: the group does not allow renewals.
+        rejected: the acknowledgement batches that were rejected.
+        failed_records: the number of records in rejected batches and of deleted topics.
+        not_allowed: whether the group does not allow renewals.
         lock_deadline_ms: the earliest deadline of a renewed lock; 0 if there is none.
-        locks: the known ends of the member's locks, by offset.
+        locks: by share-partition and offset, the ends of the member's locks, as far as they are known.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class AcknowledgementRound:
         return not self._open
 
     def due_requests(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
-        """Return the rows to send now."""
+        """Return the rows to send now: new ones, and those that must be sent again."""
         requests = []
         for request_id, row in self._open.items():
             if now_ms >= row.due_ms:
@@ -130,7 +135,7 @@ class AcknowledgementRound:
         return True
 
     def renewed_parts(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
-        """Return the renewed parts of the ranges, in order, with the delivery counts of the responses."""
+        """Return the renewed parts of the ranges, in order, with the delivery counts that the responses contain."""
         ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
         return tuple(
             part
@@ -147,7 +152,7 @@ class AcknowledgementRound:
         )  # fmt: skip
 
     def _acquired_ranges(self, row: _Row) -> tuple[AcquiredRange, ...]:
-        """Return the acquired ranges of a row, at most one for each batch, because a batch lies within one range."""
+        """Return the acquired ranges that a row acknowledges. Each batch of a row lies within one acquired range."""
         counts, acquired = self._counts.get(row.share_partition, RangeMap()), RangeMap[int]()
         for batch in row.batches:
             for first, last, count in counts.items(batch.first_offset, batch.last_offset):
@@ -172,7 +177,7 @@ def _records(row: _Row) -> int:
 def uniform_batches(
     ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
 ) -> dict[AssignedPartition, list[AcknowledgementBatch]]:
-    """Return one batch for each range, all with the same acknowledge type."""
+    """Return one acknowledgement batch for each range, all with the same acknowledge type."""
     batches: dict[AssignedPartition, list[AcknowledgementBatch]] = {}
     for held in sorted(ranges):
         batch = AcknowledgementBatch(held.first_offset, held.last_offset, (int(acknowledge_type),))

@@ -1,7 +1,7 @@
-"""The two calls of a running batch that wait for responses, as objects to poll. No I/O.
+"""The two calls of a running batch that wait for responses, `begin` and `acknowledge`, as objects to poll. No I/O.
 
-Both belong to a member, which receives the responses. `poll` raises ResponseTimeoutError if they do not arrive in time
-or the member has failed.
+The member receives the responses. Polling raises ResponseTimeoutError if they do not arrive in time, or if the member
+has failed.
 """
 
 import logging
@@ -22,9 +22,14 @@ class ResponseTimeoutError(ShareGroupError):
 
 
 class BatchMember(Protocol):
-    """The interface of `MemberLogic` for these calls.
+    """What these calls use of `MemberLogic`.
 
-    `acknowledgements` and `renewal` are the rounds that wait for responses.
+    Attributes:
+        is_open: whether the member can read responses.
+        failure: the error that ended the membership permanently, if any.
+        holdings: the ranges that the member holds.
+        acknowledgements: the acknowledgements that wait for responses, if any.
+        renewal: the renewals that wait for responses, if any.
     """
 
     is_open: bool
@@ -47,14 +52,17 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """The wait for all responses to a round until `deadline_ms`."""
+    """Waits for all responses to `awaited` until `deadline_ms`."""
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms
         self._member, self._awaited = member, awaited
 
     def poll(self, now_ms: int) -> bool:
-        """Return whether all responses have arrived."""
+        """Return whether all responses have arrived.
+
+        Raises ResponseTimeoutError after the deadline, or if the member has failed.
+        """
         if self._awaited is None or self._awaited.is_done:
             return True
         if self._member.failure is not None:
@@ -67,7 +75,7 @@ class _Awaited:
 
 
 class PendingBegin:
-    """A pending `begin`: `poll` it until it returns ranges. Without a renewal it returns them immediately."""
+    """A pending `MemberLogic.begin`. Call `poll` until it returns ranges; without a renewal, the first call does."""
 
     def __init__(
         self, member: BatchMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
@@ -78,11 +86,11 @@ class PendingBegin:
 
     @property
     def deadline_ms(self) -> int:
-        """The time limit for the responses."""
+        """The time until which responses are awaited, in ms of the member's clock."""
         return self._responses.deadline_ms
 
     def poll(self, now_ms: int) -> tuple[HeldRange, ...] | None:
-        """Return the ranges of the batch that the member holds, with which the batch runs; None while not known."""
+        """Return the ranges that the batch runs with: those that are still held. None while responses are missing."""
         if self._ranges is None and self._responses.poll(now_ms):
             self._ranges = self._offered() if self._renewal is None else self._rerun(self._renewal, now_ms)
             lost = count_records(self._batch.ranges) - count_records(self._ranges)
@@ -105,11 +113,13 @@ class PendingBegin:
 
 
 class PendingAcknowledge:
-    """A pending `acknowledge`:
+    """A pending `MemberLogic.acknowledge`. The caller does these steps in this order:
 
-        may_append (the previous round has all responses)  ->  due  ->  append them  ->  appended  ->  is_done
+    1. Wait until `may_append` returns True, that is, until the previous acknowledgements have all responses.
+    2. Append the rows that `due_requests` returns to the request topic.
+    3. Call `mark_appended`; after that, `is_done` is True.
 
-    Rows that could not be appended are due again later with the same ids.
+    If rows could not be appended, `due_requests` returns them again later, with the same ids.
     """
 
     def __init__(
@@ -126,7 +136,7 @@ class PendingAcknowledge:
 
     @property
     def deadline_ms(self) -> int:
-        """The time limit for the responses to the previous round."""
+        """The time until which responses to the previous acknowledgements are awaited, in ms of the member's clock."""
         return self._responses.deadline_ms
 
     @property
@@ -135,13 +145,14 @@ class PendingAcknowledge:
         return self._is_appended or self._following.is_done
 
     def may_append(self, now_ms: int) -> bool:
-        """Return whether `due` may be called now."""
+        """Return whether `due_requests` may be called now."""
         return self._responses.poll(now_ms)
 
     def due_requests(self, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to append now; none while the member cannot read responses.
 
-        Raises ResponseTimeoutError, also if the member can never read responses again.
+        Raises ResponseTimeoutError if rows could not be appended in time, or if the member has failed and will never
+        read responses again.
         """
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
@@ -156,7 +167,11 @@ class PendingAcknowledge:
         return requests
 
     def _end_renewals(self) -> None:
-        """End renewals. One on its way may still apply, so its locks are held, whatever lock end a row names."""
+        """Send no more renewals for the running batch.
+
+        A renewal that was sent before may still take effect. The acknowledgements then contain an earlier lock end,
+        which is harmless because the member holds the locks.
+        """
         running = self._member.holdings.running
         if running is not None:
             self._following.locks = running.locks

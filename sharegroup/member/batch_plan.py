@@ -1,10 +1,11 @@
-"""The plan of the next batch: which queued ranges it contains, and the Kafka reads that cover them. No I/O.
+"""Plans the next batch: which queued ranges it contains, and the Kafka reads that cover them. No I/O.
 
-A Kafka read covers one contiguous range ("envelope") of each partition and costs about 0.1 s even if it is small: 4
-reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Therefore ranges of a partition are joined
-to one envelope while the gaps are at most twice the needed records, and a batch has at most four envelopes for each
-partition, and so at most four reads. Ranges elsewhere wait for the next batch. So do ranges that need a different read:
-with another isolation level than the oldest range, or from another topic of the same name.
+A Kafka read covers one contiguous range (an *envelope*) of each partition, and costs about 0.1 s even if it is small: 4
+reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore joined
+to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four envelopes for
+each partition, so it needs at most four reads. All other ranges wait for the next batch. So do ranges that need a
+different read, because they have another isolation level than the oldest range or belong to another topic of the same
+name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from sharegroup.types import OffsetRange
 
 MAX_READS = 4
 MAX_GAP_FACTOR = 2
-#: More ranges would make the filter of the records slow and the offset log large.
+#: The maximum number of ranges in a batch. More would make the filter of the records slow and the offset log large.
 MAX_RANGES = 1_000
 
 
@@ -28,9 +29,10 @@ class Plan(NamedTuple):
 
 
 def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_limit: int = 0) -> Plan:
-    """Return the oldest ranges up to `max_records` that MAX_READS reads can cover, splitting the last one if necessary.
+    """Return a batch of the oldest ranges that MAX_READS reads can cover, up to `max_records` records.
 
-    A record at its last delivery attempt according to `delivery_count_limit` (0: not known) is a batch of its own.
+    The last range is split if necessary. A record at its last delivery attempt, according to `delivery_count_limit` (0:
+    not known), is a batch of its own, so that it cannot make other records fail.
     """
     together = attempts_together(queued, delivery_count_limit)
     if together == 0:
@@ -76,7 +78,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Return the ranges beyond MAX_READS clusters of a partition; clusters with the longest waiting ranges remain."""
+    """Return the ranges that MAX_READS envelopes of a partition do not cover. The oldest ranges are covered first."""
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():
@@ -93,9 +95,9 @@ def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[AssignedPartitio
 
 
 def _clusters(ascending: Sequence[HeldRange]) -> list[list[HeldRange]]:
-    """Return the ranges of one partition, joined while the envelope stays dense.
+    """Return the ranges of one partition, grouped by the envelope that covers them.
 
-    needed   ###   ##            #        #
+    ranges   ###   ##            #        #
     envelope [------]                          gap 3 <= 2 x (3 + 2): joined
                                  []       []   gap 8 > 2 x (1 + 1): not
     """

@@ -9,14 +9,14 @@ from sharegroup.protocol.rows.share_group_requests import TopicMetadata
 
 
 class Channel(Protocol):
-    """`row_channel.RowChannel`, or that of a test.
+    """Sends a member's requests to Kafka and reads its responses (implemented by `row_channel.RowChannel`).
 
     Any thread may call `send`; only the member's own thread calls the other methods. Methods raise KafkaError if Kafka
-    fails.
+    is unavailable.
     """
 
     def open(self) -> bool:
-        """Begin to read responses; return False while their topic does not exist."""
+        """Begin to read responses; return False if the topic of responses does not exist yet."""
 
     def poll(self, timeout_ms: int) -> list[Response]:
         """Return responses to this member, waiting up to `timeout_ms` if there are none."""
@@ -31,7 +31,7 @@ class Channel(Protocol):
         """Return the existing topics that this client may describe."""
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Return ids and partition counts of those of these topics that exist."""
+        """Return the ids and partition counts of the named topics; a topic that does not exist is left out."""
 
     def close(self) -> None:
         """Close the connections; `send` then raises KafkaError."""

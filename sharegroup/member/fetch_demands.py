@@ -1,9 +1,10 @@
 """A member's fetch requests: at most one for each assigned share-partition waits at the job. No I/O.
 
-Requested records. `target` is the number of records that the member wants to hold for batches that have not begun. A
-share-partition whose last response had records is *busy*: the busy ones share the number missing to the target. Each of
-the others requests an even share that does not count, so that an empty share-partition takes no room from a full one.
-At worst the member holds twice the target.
+How many records are requested: `target` is the number of records that the member should hold for batches that have not
+begun. A share-partition whose last response had records is *busy*. The busy share-partitions divide among them the
+number of records that is missing to the target. Each of the others requests an even share of the target. These shares
+are not subtracted from the missing number, so that empty share-partitions do not reduce the requests of busy ones. At
+worst the member holds twice the target.
 """
 
 import logging
@@ -18,10 +19,10 @@ from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 
 logger = logging.getLogger(__name__)
 
-#: A request without a response counts as lost this long after its `max_wait_ms`.
+#: A request without a response counts as lost this many ms after its `max_wait_ms`.
 GRACE_MS = 15_000
 RETRY_MS = 1_000
-#: A request for less than target / 4 records is not worthwhile.
+#: Busy share-partitions request records only if at least target / 4 records are missing.
 _LEAST_PART = 4
 
 
@@ -35,9 +36,9 @@ class _Demand:
 
 
 class FetchDemands:
-    """Request records of all assigned share-partitions while the member may hold more.
+    """Requests records of all assigned share-partitions while the member holds fewer records than `target`.
 
-    `ids` creates request ids; `incarnation` is the requesting process.
+    `ids` creates request ids; `incarnation` identifies the requesting process.
     """
 
     def __init__(
@@ -96,15 +97,15 @@ class FetchDemands:
         return ranges_from_response(response)
 
     def is_awaited(self, response: FetchResponse) -> bool:
-        """Return whether this is the first response to a request."""
+        """Return whether this is the first response to a request of this process."""
         return response.id in self._unanswered
 
     def has_room_after(self, records: int) -> bool:
-        """Return whether there is room for another request after a batch with this number of held records begins."""
+        """Return whether a batch with this many records is large enough that a request follows when it begins."""
         return records * _LEAST_PART >= self._target
 
     def discard_all(self) -> None:
-        """Discard all requests because the member was fenced; a late response acquires nothing."""
+        """Forget all requests because the member was fenced. Late responses to them are ignored."""
         self._demands.clear()
         self._unanswered.clear()
 

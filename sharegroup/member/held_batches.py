@@ -1,16 +1,19 @@
 """The ranges that a member holds: queued ranges, one offered batch, one running batch. No clock and no Kafka.
 
-Locks end by the brokers' clocks, while `now_ms` is the member's steady clock. `HeldBatches.ahead_ms` is the difference;
-lock deadlines are compared with `HeldBatches.brokers_ms`.
+A batch is *offered* to the Python source of the member's Spark query. When the source has *claimed* it, Spark runs it.
+
+Locks end by the brokers' clocks, but `now_ms` is the time of the member's steady clock. `HeldBatches.ahead_ms` is the
+difference; lock deadlines are compared with `HeldBatches.brokers_ms`.
 
     acquired --> queued <--> offered --claimed--> running --> acknowledged
                    |
                    +--> returned (`unacquire`) when half of the lock duration has passed
 
-Only the locks of the running batch are renewed, for a limited time. Those of a static member are renewed immediately,
-so that they outlast a restart from then on. Ranges that wait behind a slow handler are returned for other members. The
-member is then *stalled* until its handler has finished: it holds nothing else and requests nothing. It is also stalled
-if it acquires records that its handler still processes, because their earlier locks were lost.
+Only the locks of the running batch are renewed, for a limited time. A static member renews them immediately when the
+batch begins, because renewed locks last long enough for a restart. Ranges that wait while a slow handler runs are
+returned, so that other members can acquire them. The member is then *stalled* until its handler has finished: it holds
+nothing but the running batch, and requests nothing. It is also stalled if it acquires records that its handler still
+processes, which happens when their earlier locks were lost.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,10 +26,10 @@ from sharegroup.protocol.range_map import RangeMap
 
 
 class Offers(Protocol):
-    """The interface to the source: `offer_file.OfferFile`."""
+    """Passes batches to the source (implemented by `offer_file.OfferFile`)."""
 
     def put(self, batch: OfferedBatch) -> None:
-        """Offer a batch, after the previous one is no longer on offer."""
+        """Offer a batch. The previous one must have been claimed or withdrawn."""
 
     def is_claimed(self) -> bool:
         """Return whether the offer was claimed."""
@@ -40,14 +43,16 @@ class Offers(Protocol):
 
 @dataclass
 class RunningBatch:
-    """The batch that Spark runs, since `began_ms` of the member's clock. All other times are the brokers'.
+    """The batch that Spark runs. Times are by the brokers' clocks, except for `began_ms`.
 
     Attributes:
+        began_ms: when the batch began, by the member's clock.
         renewable: the ranges whose locks are renewed at `renew_at_ms`.
         lock_deadline_ms: the earliest end of these locks.
-        is_lost: other members may have acquired some of its records.
-        gone: its share-partitions whose topic was deleted.
-        locks: the end of each offset's lock, as far as responses reported it.
+        is_renewing: whether a renewal that was appended in time waits for its response.
+        is_lost: whether other members may have acquired some of its records.
+        deleted: its share-partitions whose topic was deleted.
+        locks: by share-partition and offset, the end of the lock, as far as responses have reported it.
     """
 
     seq: int
@@ -74,17 +79,18 @@ class RunningBatch:
         return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
-        """Return whether no other member can have its records; a renewal counts from its append."""
+        """Return whether no other member can have the batch's records. A renewal takes effect when it is appended."""
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal is in the request topic; if it was in time, its response may arrive late."""
+        """Record that a renewal was appended to the request topic. If it was in time, its response may arrive late."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
-        """Continue with the renewed ranges and return the number of records that were not renewed.
+        """Store which ranges were renewed, and return the number of records that were not renewed.
 
-        Missing records whose locks cannot have expired are not lost: the log's start has moved past them.
+        `is_refused` is whether a part of the renewal was rejected. If records are missing although their locks cannot
+        have expired, the batch is not lost, because the log's start has moved past these records.
         """
         missing = count_records(self.renewable) - count_records(renewed)
         self.is_lost |= is_refused or (missing > 0 and now_ms >= self.lock_deadline_ms)
@@ -101,7 +107,7 @@ class RunningBatch:
         return self.ranges
 
     def mark_deleted(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
-        """Stop renewing share-partitions whose topic was deleted; nothing of them may be handled."""
+        """Stop renewing share-partitions whose topic was deleted. The batch no longer counts as held."""
         self.deleted |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
         self.renewable = {held for held in self.renewable if held.share_partition not in self.deleted}
 
@@ -111,13 +117,13 @@ class RunningBatch:
         self.is_lost = True
 
     def record_locks(self, ranges: Iterable[HeldRange]) -> None:
-        """Record the ends of acquired or renewed locks, even if they are no longer used."""
+        """Record the ends of acquired or renewed locks in `locks`."""
         for held in ranges:
             locks = self.locks.setdefault(held.share_partition, RangeMap())
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
     def set_lock_deadline(self, deadline_ms: int, now_ms: int) -> None:
-        """Set the deadline of the locks, which are renewed after half of the remaining time."""
+        """Set the deadline of the locks; they are renewed when half of the remaining time has passed."""
         self.lock_deadline_ms = deadline_ms
         self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
 
@@ -130,7 +136,7 @@ class HeldBatches:
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records
         self._queued: list[HeldRange] = []
         self._unwanted: list[HeldRange] = []
-        #: The ranges of an earlier process's batch that is about to run again.
+        #: The ranges of a batch of an earlier process whose renewal waits for responses before it runs again.
         self._awaited: tuple[HeldRange, ...] = ()
         self._offered: OfferedBatch | None = None
         self._seq = 0
@@ -139,13 +145,13 @@ class HeldBatches:
         self._has_grown = False
         #: The group's `share.delivery.count.limit`; 0 until a record is acquired that was delivered before.
         self.delivery_count_limit = 0
-        #: How far the brokers' clocks are ahead of the member's clock.
+        #: How far the brokers' clocks are ahead of the member's clock, in ms.
         self.ahead_ms = 0
         self.running: RunningBatch | None = None
         self.is_stalled = False
 
     def brokers_ms(self, now_ms: int) -> int:
-        """Return the brokers' time, by which locks end."""
+        """Convert a time of the member's clock to the brokers' time, by which locks end."""
         return now_ms + self.ahead_ms
 
     @property
@@ -155,7 +161,7 @@ class HeldBatches:
 
     @property
     def offered_records(self) -> int:
-        """The number of records on offer."""
+        """The number of records in the offered batch."""
         return count_records(self._offered.ranges) if self._offered else 0
 
     def overlaps(self, wanted: HeldRange) -> bool:
@@ -165,7 +171,7 @@ class HeldBatches:
         return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered))
 
     def add(self, acquired: Iterable[HeldRange], now_ms: int) -> None:
-        """Queue acquired ranges; those with an expired lock become available to others without further action."""
+        """Queue acquired ranges. Ranges whose lock has expired already are ignored, because others can acquire them."""
         for held in acquired:
             self._lock_ms = held.lock_deadline_ms - self.brokers_ms(now_ms)
             if self.running is not None and self.running.overlaps(held):
@@ -176,7 +182,7 @@ class HeldBatches:
                 self._has_grown = True
 
     def step(self, now_ms: int) -> list[HeldRange]:
-        """Advance ranges to the next state and return those to give back to the job."""
+        """Offer the next batch if possible; return the ranges that the member must return to the job."""
         self.check_claim(now_ms)
         returned = self._overdue(now_ms)
         unwanted, self._unwanted = self._unwanted, []
@@ -195,19 +201,19 @@ class HeldBatches:
         return returned + unwanted
 
     def check_claim(self, now_ms: int) -> None:
-        """Check whether the source has claimed the offered batch."""
+        """If the source has claimed the offered batch, make it the running batch."""
         if self._offered is not None and self._offers.is_claimed():
             self._claimed(now_ms)
 
     def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
-        """Keep queued ranges of an earlier process's batch, which is being renewed to run again.
+        """Do not return queued ranges of an earlier process's batch, whose renewal has been requested.
 
-        A row that returns them would arrive after the renewal.
+        The request that returns them would take effect after the renewal.
         """
         self._awaited = tuple(ranges)
 
     def rerun(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
-        """Run a batch of an earlier process again; ranges of it that were acquired meanwhile leave the queue."""
+        """Make a batch of an earlier process the running batch, and remove its ranges from the queue."""
         self._awaited = ()
         self._withdraw(now_ms)
         self._queued = _without(self._queued, ranges)
@@ -219,7 +225,7 @@ class HeldBatches:
             self.is_stalled = False
 
     def stop_offering(self, now_ms: int) -> None:
-        """Stop offering batches to the source. A current offer that the source has not claimed is queued again."""
+        """Stop offering batches to the source. If the source has not claimed the current offer, it is queued again."""
         self._offering = False
         self._withdraw(now_ms)
         self._offers.close()
@@ -245,8 +251,9 @@ class HeldBatches:
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Remove the queued ranges that have less than half of the lock duration left.
 
-        Return those whose locks have not expired. An offer with such ranges is withdrawn first, and so is a small one,
-        if a larger one can replace it. Ranges of a batch that will run again stay.
+        Return those whose locks have not expired. An offer with such ranges is withdrawn first. An offer with less than
+        `max_records` records is withdrawn too if ranges were added since, because a larger offer can replace it. Ranges
+        of a batch that will run again are not removed.
         """
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
@@ -296,7 +303,7 @@ def _without(queued: Iterable[HeldRange], removed: Iterable[HeldRange]) -> list[
 
 
 def _rejoined(ranges: Iterable[HeldRange]) -> list[HeldRange]:
-    """Return the ranges with those parts joined that a plan had split."""
+    """Return the ranges. Consecutive parts of a range that `plan_batch` had split are joined again."""
     joined: list[HeldRange] = []
     for held in ranges:
         if (

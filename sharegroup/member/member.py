@@ -1,23 +1,23 @@
 """A member of a share group in the driver: a `MemberLogic` and the threads that use it.
 
-| thread | calls | of the channel |
+| thread | what it calls | what it uses of the channel |
 | --- | --- | --- |
-| the member's own, `MemberLoop.run`, from `start` to its end | the steps of the logic | everything |
-| the running batch's, Spark's | `begin`, `acknowledge`, `finish` of one batch | `send` of acknowledgements |
-| any other | everything else | nothing |
+| the member's own thread (`MemberLoop.run`) | the steps of the logic | everything |
+| the thread of Spark that runs the batch | `begin`, `acknowledge`, `finish` of one batch | `send` of acknowledgements |
+| any other thread | everything else | nothing |
 
 Invariants:
 
-- Every use of the logic, or of a pending call of it, takes a turn (`SharedLogic`). Only one turn runs at a time.
+- A thread uses the logic, or a pending call of it, only in a *turn* (`SharedLogic`). Only one turn runs at a time.
 - A turn never waits for Kafka, so reading the state never waits for Kafka either.
-- Requests of one step are appended before those of the next. The logic is notified that a renewal or acknowledgement
-  is appended only after the broker has it.
-- A thread that waits for responses checks again after each step, at a failure, and after its deadline.
-- After a failure no thread waits for responses but raises ResponseTimeoutError. Rows that need no response are still
-  appended while the channel accepts them. A closed channel is retried like an unreachable Kafka, for
-  `acknowledge_timeout_ms`.
-- The thread closes the channel when it ends. It ends when the membership is over or an unexpected error occurs.
-  `close` waits for that for three times `leave_timeout_ms`; a thread that hangs in Kafka's client for longer ends with
+- Requests of one step are appended before those of the next. `mark_appended` is called for a renewal or an
+  acknowledgement only after the broker has confirmed it.
+- A thread that waits for responses checks for them after each step, at a failure, and after its deadline.
+- After a failure, threads that wait for responses raise ResponseTimeoutError. Rows that need no response are still
+  appended while the channel accepts them. If the channel is closed, they are retried for `acknowledge_timeout_ms`, as
+  if Kafka were unavailable.
+- The member's own thread ends when the membership has ended or an unexpected error occurs, and then closes the channel.
+  `close` waits for that for three times `leave_timeout_ms`. A thread that hangs in Kafka's client for longer ends with
   the process.
 """
 
@@ -46,7 +46,10 @@ logger = logging.getLogger(__name__)
 
 
 class Member:
-    """The methods for threads other than the member's own, which calls `on_failure` once when `failure` is set."""
+    """A running member. All threads except the member's own call these methods.
+
+    The member's own thread calls `on_failure` once, when `failure` is set.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Member:
             return logic.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return `MemberLogic.metric_values`."""
+        """Return the metrics as {group: {name: value}}, with Kafka's names."""
         with self._shared.turn() as (logic, now_ms):
             return logic.metric_values(now_ms)
 
@@ -108,7 +111,7 @@ class Member:
         self._thread.start()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscribed topics; held ranges of other topics are still handled."""
+        """Change the subscribed topics. Ranges of other topics that are already held are still handled."""
         with self._shared.turn() as (logic, _):
             logic.subscribe(subscription)
 
@@ -130,7 +133,10 @@ class Member:
     # -- for the running batch -------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
-        """Wait for the result of `MemberLogic.begin` and return it. Raises ResponseTimeoutError."""
+        """Begin a batch that the source has claimed, and return its ranges that the member still holds.
+
+        Raises ResponseTimeoutError if the job does not respond in time (see `MemberLogic.begin`).
+        """
         with self._shared.turn() as (logic, now_ms):
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
@@ -146,7 +152,10 @@ class Member:
     def acknowledge(
         self, batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
     ) -> None:
-        """Wait until the acknowledgements of `MemberLogic.acknowledge` are appended. Raises ResponseTimeoutError."""
+        """Append the running batch's acknowledgements, and return when the broker has them.
+
+        Raises ResponseTimeoutError if that fails (see `MemberLogic.acknowledge`).
+        """
         with self._shared.turn() as (logic, now_ms):
             acknowledging = logic.acknowledge(batches, granted, now_ms)
             while not acknowledging.may_append(now_ms):

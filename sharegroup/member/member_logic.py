@@ -1,17 +1,17 @@
-"""The behaviour of a share group's member, without threads, clock and channel: `now_ms`, responses in, requests out.
+"""The behaviour of a share group's member, without threads, clock and I/O: time and responses in, requests out.
 
-From the call of `mark_open` (responses can be read) the caller repeats, in this order,
+After `mark_open` (responses can be read), the caller repeats these calls in this order:
 
     if logic.metadata_is_due(now_ms):
-        logic.handle_metadata(topics, now_ms)       # of `topics`
+        logic.handle_metadata(found, now_ms)        # the metadata of the topics in `logic.subscription`
     requests = logic.step(responses, now_ms)        # append them; durably, if `has_renewal` returns True
     logic.mark_appended(requests, now_ms)           # only after that
 
-until `is_over`. `now_ms` is of a steady clock; `set_brokers_clock` sets how far the brokers' clocks, by which locks
-end, are ahead of it.
+until `is_over` returns True. `now_ms` is the time of a steady clock. Locks end by the brokers' clocks;
+`set_brokers_clock` sets how far these are ahead.
 
-For each batch that the source has claimed the caller also calls `begin`, `acknowledge`, `finish`. The first two wait
-for responses, so they return an object to poll (`batch_calls`).
+For each batch that the source has claimed, the caller also calls `begin`, `acknowledge` and `finish`. The first two
+need responses, so they return an object to poll (`batch_calls`).
 """
 
 import itertools
@@ -47,15 +47,15 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 logger = logging.getLogger(__name__)
 
 METADATA_INTERVAL_MS = 30_000
-#: The interval while a subscribed topic does not exist, and after a sign that a topic has changed.
+#: The metadata interval, in ms, while a subscribed topic does not exist, and after a sign that a topic has changed.
 MISSING_TOPIC_INTERVAL_MS = 1_000
-#: A sink checks each second whether its batch is held and commits afterwards. Therefore a batch counts as not held this
-#: long before its locks end.
+#: A batch counts as no longer held this many ms before its locks end, because a sink checks only once per second
+#: whether its batch is held, and commits afterwards.
 COMMIT_MS = 2_000
-#: The member holds up to this many batches ahead of the running one.
+#: The member holds records for up to this many batches in addition to the running one.
 READ_AHEAD = 2
-#: How long acknowledgements wait at the job for the fetch request that follows them when the next batch begins, so that
-#: one micro-batch handles both.
+#: How long acknowledgements may wait at the job, in ms, so that one micro-batch handles them together with the fetch
+#: request that follows when the next batch begins.
 LINGER_MS = 500
 #: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
 _MAX_AWAITED = 1_000
@@ -66,7 +66,7 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """The member's identity and limits; times in milliseconds. `group_instance_id` is a static member's name.
+    """The member's identity and limits. `group_instance_id` is the name of a static member; None for other members.
 
     The initial subscription is `topics`, or all topics that match the `pattern`; `MemberLogic.subscribe` changes it.
     """
@@ -86,7 +86,7 @@ class MemberSettings(NamedTuple):
 
     @property
     def is_static(self) -> bool:
-        """Whether the next process of its name continues with the ranges it holds (KIP-345)."""
+        """Whether the member is static, so that its next process continues with its ranges (KIP-345)."""
         return self.group_instance_id is not None
 
 
@@ -98,9 +98,9 @@ def has_renewal(requests: Iterable[Request]) -> bool:
 class MemberLogic:
     """The decisions of a member: the requests that it sends and the batches that it offers.
 
-    `incarnation` is unique to this process of the member; its request ids begin with it. `failure` is the error that
-    ended the membership permanently, if any. `redelivered` counts ranges that were acknowledged too late, whose records
-    are delivered again.
+    `incarnation` identifies this process of the member; the ids of its requests begin with it. `failure` is the error
+    that ended the membership permanently, if any. `redelivered` is the number of ranges that were acknowledged too
+    late; their records are delivered again.
     """
 
     def __init__(self, settings: MemberSettings, offers: Offers, incarnation: str) -> None:
@@ -150,19 +150,19 @@ class MemberLogic:
 
     @property
     def member_epoch(self) -> int:
-        """The member epoch for request rows; -1 (not checked) before the member has joined."""
+        """The member epoch for request rows; -1 (the job does not check it) before the member has joined."""
         return self._membership.member_epoch if self._membership.has_joined else -1
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether a closing member has left the group or can no longer leave it."""
+        """Return whether a closing member has left the group, has failed, or has exceeded `leave_timeout_ms`."""
         until_ms = self._closing_until_ms
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
         """Return whether all locks of the running batch last for at least COMMIT_MS more.
 
-        Until then no other member gets its records. After a failure the member holds nothing, because another process
-        of the same member may have the records.
+        If so, no other member gets its records in that time. After a failure the member holds nothing, because another
+        process of the same member may have the records.
         """
         running = self.holdings.running
         return (
@@ -202,12 +202,12 @@ class MemberLogic:
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscription, effective after the metadata of its topics and the coordinator's next response."""
+        """Change the subscription. It takes effect after the next metadata and the coordinator's next response."""
         self.subscription = subscription
         self._metadata_due_ms = 0
 
     def step(self, responses: Iterable[Response], now_ms: int) -> list[Request]:
-        """Apply responses; return the requests to send now, in this order."""
+        """Apply responses; return the requests to send now, in the order in which they must be appended."""
         requests = [request for response in responses for request in self._handle(response, now_ms)]
         requests += self._due(now_ms)
         self._note_sent(requests, now_ms)
@@ -222,7 +222,7 @@ class MemberLogic:
                     self._sent_ms.popitem(last=False)
 
     def mark_appended(self, requests: Sequence[Request], now_ms: int) -> None:
-        """Record that these requests are in the request topics."""
+        """Record that the broker has appended these requests to the request topics."""
         if has_renewal(requests) and self.holdings.running is not None:
             self.holdings.running.mark_renewal_appended(self.holdings.brokers_ms(now_ms))
 
@@ -232,9 +232,10 @@ class MemberLogic:
         self.holdings.stop_offering(now_ms)
 
     def close(self, now_ms: int, leave_group: bool = False) -> None:
-        """Wait for the last responses, return unused ranges, and leave the group; `is_over` reports the end.
+        """Begin to close: later steps await the last responses, return unused ranges, and leave the group.
 
-        A static member stays in the group for its next process, except with `leave_group` (KIP-1092).
+        `is_over` returns True at the end. A static member stays in the group for its next process, except with
+        `leave_group` (KIP-1092).
         """
         self.stop_offering(now_ms)
         self._leaves_permanently = leave_group
@@ -243,11 +244,11 @@ class MemberLogic:
     # -- the running batch -----------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
-        """Return the ranges of a batch that the member still holds; their locks are renewed from now on.
+        """Begin a batch. The result of polling is its ranges that the member still holds, whose locks are renewed.
 
-        A batch of this process is unchanged. A batch of an earlier process is renewed first. Its ranges that were not
-        renewed are finished or lost and are left out. The others have current delivery counts, because this process may
-        have acquired them again after other members.
+        A batch of this process runs with all its ranges, except those of deleted topics. The ranges of a batch of an
+        earlier process are renewed first. Ranges that are not renewed are finished or lost, and are left out. The
+        others get their current delivery counts, because this process may have acquired them again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)
@@ -266,11 +267,11 @@ class MemberLogic:
         granted: Sequence[HeldRange],
         now_ms: int,
     ) -> PendingAcknowledge:
-        """Append acknowledgements durably to the request topic and end renewals of the running batch.
+        """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
 
-        They apply only to `granted`, the acquired ranges of the batch. An acknowledgement counts from its append, so a
-        batch must wait for it. The responses only report late acknowledgements; the next call and `close` wait for
-        them.
+        They apply only to `granted`, the acquired ranges of the batch. An acknowledgement takes effect when it is
+        appended, so a batch must wait for that. Responses only show whether it was too late. The next call and `close`
+        wait for them.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)
@@ -289,7 +290,7 @@ class MemberLogic:
     # -- metrics ---------------------------------------------------------------------------------------------------
 
     def count_batch(self, records: int, now_ms: int) -> None:
-        """Count a batch that starts with `records` records as a poll. The member was idle since the last one ended."""
+        """Count the start of a batch with `records` records as a poll, as Kafka's consumer metrics do."""
         self.metrics.poll_began(now_ms)
         if self._finished_ms is not None:
             self.metrics.poll_idle.record(now_ms - self._finished_ms, now_ms)
@@ -297,7 +298,7 @@ class MemberLogic:
         self.metrics.fetched_records.record(records, now_ms)
 
     def metric_values(self, now_ms: int) -> Metrics:
-        """Return the metrics as {group: {name: value}}, by Kafka's names, without those about bytes."""
+        """Return the metrics as {group: {name: value}}, with Kafka's names, without those about bytes."""
         values = self.metrics.values(now_ms)
         for name in _NOT_MEASURED:
             del values[FETCH_MANAGER][name]
@@ -343,7 +344,7 @@ class MemberLogic:
             self.holdings.discard_deleted(self._is_replaced, now_ms)
 
     def _is_replaced(self, share_partition: AssignedPartition) -> bool:
-        """Return whether the topic's name belongs to another topic now."""
+        """Return whether the assignment has another topic with this topic's name."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
@@ -389,7 +390,10 @@ class MemberLogic:
             )
 
     def _release_unknown(self, response: FetchResponse) -> list[Request]:
-        """Release what a fetch of an earlier process acquired, so that it is delivered again with a higher count."""
+        """Return requests that release the records of a response to an earlier process of this member.
+
+        That process may have handled the records, so they are delivered again with a higher delivery count.
+        """
         found = [held for held in ranges_from_response(response) if not self.holdings.overlaps(held)]
         return [
             AcknowledgeRequest(
@@ -456,8 +460,7 @@ class MemberLogic:
     def _header(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
         """Return the first fields of a request for ranges of one share-partition.
 
-        Nothing waits for its response. It is requested all the same, because the job logs rejections that it cannot
-        respond with.
+        A response is requested although nothing waits for it. Without `reply_to`, the job would log each rejection.
         """
         member_id = self.settings.member_id
         owner = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id

@@ -1,8 +1,8 @@
-"""The loop of the member's own thread until the membership is over: read, step, append.
+"""The loop of the member's own thread: it reads responses, calls `MemberLogic.step`, and appends requests.
 
-An error of Kafka's client loses requests but no state, because a request without a response is due again. A permanent
-rejection is reported with `on_failure`, and the loop continues until the member is closed. Any other error is reported
-in the same way and ends the loop.
+If Kafka's client raises an error, requests may be lost. No state is lost, because a request without a response is sent
+again. If the coordinator rejects the member permanently, the loop calls `on_failure` and continues until the member is
+closed. After any other error it calls `on_failure` and ends.
 """
 
 import logging
@@ -20,12 +20,12 @@ from sharegroup.member.shared_logic import SharedLogic
 logger = logging.getLogger(__name__)
 
 _POLL_MS = 50
-#: The pause while the broker is unavailable and no response can arrive.
+#: The pause after an error of Kafka's client, in seconds.
 PAUSE_S = 1
 
 
 class MemberLoop:
-    """The loop that calls a `MemberLogic` in the required order. `on_failure` is called at most once."""
+    """Calls the methods of a `MemberLogic` in the required order. `on_failure` is called at most once."""
 
     def __init__(self, shared: SharedLogic, channel: Channel, on_failure: Callable[[], None]) -> None:
         self._shared, self._channel, self._on_failure = shared, channel, on_failure
@@ -33,7 +33,7 @@ class MemberLoop:
         self._outage = OutageLog(logger, "the member cannot reach Kafka", "the member reaches Kafka again")
 
     def run(self) -> None:
-        """Run until the member has left the group or cannot leave it; then close the channel."""
+        """Run until the membership has ended (`MemberLogic.is_over`) or an error occurs; then close the channel."""
         try:
             while not self._is_over():
                 try:
@@ -92,7 +92,7 @@ class MemberLoop:
                     logic.handle_metadata(found, now_ms)
 
     def _fail(self, error: Exception) -> None:
-        """Report the first error as the failure; later errors are only logged."""
+        """Log an error. The first one becomes `MemberLogic.failure`, and `on_failure` is called for it."""
         with self._shared.turn() as (logic, _):
             logger.error("member %(member)s has failed", LogFields(member=logic.member_id), exc_info=error)
             logic.failure = logic.failure or error

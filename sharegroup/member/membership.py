@@ -1,11 +1,12 @@
-"""A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: `now_ms` and responses in, requests out.
+"""A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: time and responses in, requests out.
 
     joining (epoch 0) --response--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
                                                                  --leave (epoch -1, -2)--> left
                                                                  --FENCED_INSTANCE_ID--> fatal
 
 A heartbeat is sent at the interval set by the coordinator, earlier while nothing is assigned, and again if no response
-arrives in time. Responses to earlier heartbeats count too; otherwise a slow coordinator's responses would never count.
+arrives in time. A response to an earlier heartbeat is accepted too. Otherwise no response of a slow coordinator would
+be accepted.
 """
 
 import logging
@@ -21,14 +22,15 @@ logger = logging.getLogger(__name__)
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-#: The epoch with which a static member leaves temporarily (KIP-848).
+#: The member epoch in the heartbeat of a static member that leaves temporarily (KIP-848).
 LEAVE_FOR_RESTART_EPOCH = -2
-#: A heartbeat without a response is sent again after this time.
+#: A heartbeat without a response is sent again after this time, in ms.
 RESPONSE_TIMEOUT_MS = 5_000
 UNASSIGNED_INTERVAL_MS = 1_000
 RETRY_MS = 1_000
 
-#: Errors after which the coordinator may accept a later heartbeat; all other rejections need an operator.
+#: Errors after which the coordinator may accept a later heartbeat. After an error in `_FENCED`, the member joins again.
+#: After any other error, the membership has ended.
 _TEMPORARY = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,11 +44,11 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 
 class Membership:
-    """The membership: it joins the group, stays in it and leaves it.
+    """Joins the group, stays in it by heartbeats, and leaves it.
 
-    `ids` creates request ids. `fatal` is set when the coordinator rejects the member permanently, for example because
-    another process has joined as the same member; `incarnation` identifies this process. `group_instance_id` is the
-    name of a static member (KIP-345).
+    `ids` creates request ids. `incarnation` identifies this process of the member. `group_instance_id` is the name of a
+    static member (KIP-345). `fatal` is set when the coordinator rejects the member permanently, for example because
+    another process has joined as the same member.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Membership:
         return self._request(self.member_epoch, metadata)
 
     def subscribe(self, topics: tuple[str, ...], now_ms: int) -> None:
-        """Change the subscribed topics; heartbeats contain them until the coordinator's response does."""
+        """Change the subscribed topics. Heartbeats contain them until a response confirms them."""
         if topics != self._topics:
             self._topics, self._is_subscription_known = topics, False
             self.schedule_now(now_ms)
@@ -96,9 +98,10 @@ class Membership:
         self._due_ms = min(self._due_ms, now_ms)
 
     def leave(self, permanently: bool = True) -> HeartbeatRequest | None:
-        """Return the last heartbeat, or None if the member never sent a join; its response sets `left`.
+        """Return the heartbeat that leaves the group; None if the member has never sent a join.
 
-        A static member that does not leave permanently stays in the group for the next process of its name.
+        The response to it sets `left`. A static member that does not leave permanently stays in the group for its next
+        process.
         """
         self._leaving = True
         if not self.has_joined and not self._unanswered:
@@ -108,7 +111,7 @@ class Membership:
         return self._request(LEAVE_FOR_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
 
     def handle_response(self, response: HeartbeatResponse, now_ms: int) -> bool:
-        """Apply a response; return True if the member was fenced and therefore holds nothing any longer."""
+        """Apply a response; return True if the member was fenced, so that it no longer holds any records."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:
             return False

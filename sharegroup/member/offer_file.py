@@ -1,4 +1,7 @@
-"""The file that passes the next batch from the member to the source, another process; a rename decides its owner."""
+"""The file by which a member offers the next batch to the source, which runs in another process.
+
+The source claims the offer, or the member withdraws it, by renaming the file. Only one of them succeeds.
+"""
 
 import json
 import time
@@ -11,7 +14,7 @@ _POLL_S = 0.01
 
 
 class OfferFile:
-    """The member's side, with at most one offer at a time; `directory` is local to the driver."""
+    """The member's side, with at most one offer at a time. `directory` is on the driver's local disk."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -23,7 +26,7 @@ class OfferFile:
         scratch.replace(self._directory / _OFFER)
 
     def is_claimed(self) -> bool:
-        """Return whether the last offer was claimed, or withdrawn by the caller."""
+        """Return whether the last offer is no longer there. If it was not withdrawn, the source has claimed it."""
         return not (self._directory / _OFFER).exists()
 
     def withdraw(self) -> bool:
@@ -31,12 +34,12 @@ class OfferFile:
         return _rename(self._directory / _OFFER, self._directory / _WITHDRAWN)
 
     def close(self) -> None:
-        """Announce that no further offer follows, so that no reader waits for one."""
+        """Announce that no further offer follows, so that `OfferReader.claim` no longer waits for one."""
         (self._directory / _CLOSED).touch()
 
 
 class OfferReader:
-    """The source's side: it claims the offered batch and can wait for it."""
+    """The source's side, which waits for an offered batch and claims it."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)

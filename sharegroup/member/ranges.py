@@ -1,4 +1,4 @@
-"""Ranges that a member holds, and their formats in the offer file, the source's offsets and its rows."""
+"""Ranges that a member holds, and their formats in the offer file, and in the offsets and rows of the source."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class AssignedPartition(NamedTuple):
 
 
 class HeldRange(NamedTuple):
-    """Records first_offset..last_offset, acquired by one fetch and locked until `lock_deadline_ms` (epoch).
+    """The records from `first_offset` to `last_offset`, which one fetch acquired.
 
-    `read_committed`: the group's isolation level, with which the records must be read, was read_committed.
+    They are locked until `lock_deadline_ms` (ms since 1970, by the brokers' clocks). `read_committed` is whether the
+    group's isolation level was read_committed; the records must be read with that level.
     """
 
     topic: str
@@ -38,7 +39,7 @@ class HeldRange(NamedTuple):
 
     @property
     def acquired_range(self) -> AcquiredRange:
-        """The acquired range that an acknowledgement names."""
+        """The acquired range that an acknowledgement of these records contains."""
         return AcquiredRange(self.first_offset, self.last_offset, self.delivery_count)
 
     @property
@@ -59,7 +60,7 @@ class HeldRange(NamedTuple):
         )
 
     def intersect(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
-        """Yield the parts that lie in the given ranges, with the delivery counts of these and this deadline."""
+        """Yield the parts of this range that lie in `ascending`, with the delivery counts there and this deadline."""
         index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
             first, last, count = ascending[index]
@@ -71,7 +72,11 @@ class HeldRange(NamedTuple):
 
 
 class OfferedBatch(NamedTuple):
-    """A batch as the member offers it. `incarnation` is the offering process, possibly an earlier one."""
+    """A batch that a member has offered to its source.
+
+    `seq` is its number in the process that offered it. `incarnation` identifies that process, which may be an earlier
+    process of the member.
+    """
 
     seq: int
     incarnation: str
@@ -83,7 +88,7 @@ class OfferedBatch(NamedTuple):
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> OfferedBatch:
-        """Return the batch of `to_json`."""
+        """Return the batch that `to_json` has encoded."""
         return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -92,7 +97,7 @@ class OfferedBatch(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
-        """Return the batch of the source's rows; without rows, seq 0 of incarnation ""."""
+        """Return the batch that the source's rows describe; without rows, `NOTHING`."""
         listed = sorted(tuple(row) for row in rows)
         seq, incarnation = listed[-1][:2] if listed else (0, "")
         return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))
@@ -107,5 +112,5 @@ ROW_SCHEMA = (
     "seq LONG, incarnation STRING, topic STRING, topic_id STRING, partition INT, first_offset LONG, last_offset LONG, "
     "delivery_count INT, lock_deadline_ms LONG, read_committed BOOLEAN"
 )
-#: The batch before the first one.
+#: The batch before the first one, without ranges.
 NOTHING = OfferedBatch(0, "", ())

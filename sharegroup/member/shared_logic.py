@@ -1,7 +1,7 @@
-"""A `MemberLogic` shared by threads: a thread has exclusive access during its turn and receives the time of its begin.
+"""Shares a `MemberLogic` between threads. A thread may use the logic only in a *turn*, which is exclusive.
 
-The logic is only accessible in a turn. The time is read within the turn, so the logic never sees it decrease unless the
-machine's clock does.
+The time is read at the begin of the turn, so calls of the logic never receive decreasing times unless the machine's
+clock goes back.
 """
 
 import threading
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 from sharegroup.member.member_logic import MemberLogic
 
-#: The deadline itself is still in time, so a waiting thread checks it after this delay.
+#: How long after its deadline a waiting thread wakes up, in seconds, because a response at the deadline is in time.
 _BEHIND_S = 0.05
 
 
 class SharedLogic:
-    """The access to the logic by turns. `now_ms` is the clock."""
+    """Gives threads exclusive access to a `MemberLogic`. `now_ms` returns the time, in ms."""
 
     def __init__(self, logic: MemberLogic, now_ms: Callable[[], int]) -> None:
         self._logic, self._now_ms = logic, now_ms
@@ -23,7 +23,7 @@ class SharedLogic:
 
     @contextmanager
     def turn(self) -> Iterator[tuple[MemberLogic, int]]:
-        """Provide the logic and the time. Inside, the caller may wait only for the next step."""
+        """Provide the logic and the time for the block. In the block, the caller may wait only for the next step."""
         with self._stepped:
             yield self._logic, self._now_ms()
 
@@ -32,6 +32,9 @@ class SharedLogic:
         self._stepped.notify_all()
 
     def wait_for_step(self, deadline_ms: int) -> int:
-        """Release the turn until a step, or shortly after the deadline, and return the time. Only within a turn."""
+        """Release the turn until the next step, at most until shortly after the deadline, and return the time then.
+
+        Call it only within a turn.
+        """
         self._stepped.wait(max(0, deadline_ms - self._now_ms()) / 1000 + _BEHIND_S)
         return self._now_ms()

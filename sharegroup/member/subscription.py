@@ -9,16 +9,23 @@ _INTERNAL = "__"
 
 
 class Subscription(NamedTuple):
-    """`topics` by name in ascending order, or a `pattern`, a Python regular expression that matches whole names."""
+    """The topics that a member subscribes to.
+
+    They are the names in `topics`, in ascending order, or all names that match `pattern`, a Python regular expression
+    for whole names.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
     @classmethod
     def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Self:
-        """Return the subscription of a user's arguments, exactly one of which must be given. Raises ValueError."""
+        """Return the subscription for the arguments of a user.
+
+        Raises ValueError unless exactly one of them is given and valid.
+        """
         if (topics is None) == (pattern is None):
-            raise ValueError("either topics or a pattern must be given")
+            raise ValueError("exactly one of topics and pattern must be given")
         if pattern is not None:
             try:
                 re.compile(pattern)
@@ -30,7 +37,7 @@ class Subscription(NamedTuple):
         return cls(tuple(sorted(set(topics))))
 
     def matching_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the topics of the cluster that match the pattern, in ascending order."""
+        """Return those of the topic names `names` that match the pattern, in ascending order."""
         assert self.pattern is not None
         expression = re.compile(self.pattern)
         return tuple(sorted(name for name in names if expression.fullmatch(name) and not name.startswith(_INTERNAL)))

@@ -1,4 +1,4 @@
-"""The JARs of `conf/ivy.xml`, resolved once by PySpark's Ivy and cached for all clones of the repository.
+"""Fetches the JARs of `conf/ivy.xml` with PySpark's Ivy, into a cache that all clones of the repository share.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
     python -m sharegroup.spark.jars spark broker     # fetches these sets in parallel, showing progress
@@ -6,7 +6,7 @@
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
 
-    jars/<hash of ivy.xml>/<conf>/*.jar    always complete: filled under another name, then renamed
+    jars/<hash of ivy.xml>/<conf>/*.jar    always complete, because it is filled under another name and then renamed
     ivy/                                   Ivy's own cache, so that configurations share their downloads
 
 A configuration is fetched when its JARs are first requested; `make` fetches those of a target before it runs.
@@ -44,7 +44,7 @@ CONFS = {
     "s3-server": "an S3 server, 18 MB",
 }
 MIN_JAVA = 17
-#: JVM options for short-lived processes: no second compiler, which would only slow the start, and no collector threads.
+#: JVM options for short-lived processes: only the quick compiler (C1), and a garbage collector without extra threads.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')

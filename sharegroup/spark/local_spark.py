@@ -1,4 +1,4 @@
-"""Spark on this machine with the JARs that set-up has fetched: settings for a driver in a process of its own."""
+"""Settings for Spark on this machine, with the JARs in the cache (`jars`) and the driver in a process of its own."""
 
 import shlex
 import sys
@@ -12,12 +12,15 @@ LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:
-    """Return the JARs of a session that uses these paths. Raises JarsError."""
+    """Return the JARs that a session needs to use these paths. Raises JarsError if they cannot be fetched."""
     return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
 
 
 def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
-    """Return the `--conf` settings of spark-submit for work on these paths. Raises JarsError."""
+    """Return the `--conf` settings of spark-submit for a local session that uses these paths.
+
+    Raises JarsError if the JARs cannot be fetched.
+    """
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -29,7 +32,7 @@ def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
 
 
 def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables with which importing PySpark starts such a driver and workers of this Python."""
+    """Return environment variables that make PySpark start a driver with these settings, and workers of this Python."""
     arguments = ["--master", master, "--driver-memory", driver_memory]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]

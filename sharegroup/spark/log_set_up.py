@@ -1,7 +1,7 @@
 """Logging of a Spark job of this project: readable lines, limited so that they cannot fill a disk.
 
 This module configures Python's log. `log4j2.properties` beside it configures that of Spark's JVM; the command line
-names that file (conf/log4j2.properties is the same file).
+names that file (conf/log4j2.properties is a copy of it).
 """
 
 import logging
@@ -14,14 +14,15 @@ from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
 from sharegroup.kafka_clients.line_limit import LINES, LineLimit
 from sharegroup.log_fields import log_formatter
 
-#: At most ten similar lines are logged in this window. Constant member churn of every kind logs less than 10 MB a day.
+#: At most ten similar lines are logged in this window, in seconds. Even if members join and leave all the time, less
+#: than 10 MB a day are logged.
 WINDOW_S = 90.0
 #: The environment variable that replaces the limit of ten.
 LINES_VARIABLE = "SHAREGROUP_LOG_LINES"
 
 
 class _NoStops(logging.Filter):
-    """Drop records of a requested stop, which py4j logs with a full trace when it ends a batch."""
+    """Drops the log records of StopRequested, which py4j logs with a full stack trace when it ends a batch."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is logged."""
@@ -29,7 +30,7 @@ class _NoStops(logging.Filter):
 
 
 def end_quietly_with_the_jvm() -> None:
-    """Print no stack trace when Spark's JVM closes the connection to this process at its end."""
+    """Make this process print no stack trace when Spark's JVM ends and closes the connection to it."""
     print_error = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -40,7 +41,10 @@ def end_quietly_with_the_jvm() -> None:
 
 
 def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNING) -> None:
-    """Configure the log of this process, once: minimum levels of this project's lines and of kafka-python's."""
+    """Configure the log of this process. Call it once.
+
+    `level` is the minimum level of this project's lines, `of_kafka_clients` that of kafka-python's lines.
+    """
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())
     lines.addFilter(LineLimit(WINDOW_S, lines=int(os.environ.get(LINES_VARIABLE, LINES))))

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sharegroup.spark.shipping import ship_package
 from sharegroup.spark.storage import use_storage
 
-#: For every session of this project. RocksDB uses changelog checkpointing, so that a batch uploads its changes and not
-#: the whole state. Deadlines arrive as ticks, so no query needs a batch without data.
+#: Settings of every session. RocksDB uses changelog checkpointing, so that a batch uploads its changes and not the
+#: whole state. Batches without data are off, because the sources send a row for each deadline.
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -24,8 +24,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-#: Delta rebuilds the state of a table's log before each append except the first. Its default of 50 tasks costs four CPU
-#: seconds, more than appending half a million records. A value that is already set is kept.
+#: Settings that apply unless they are set already. Delta rebuilds the state of a table's log before each append except
+#: the first. Its default of 50 tasks takes four CPU seconds, more than appending half a million records.
 _DEFAULTS = {"spark.databricks.delta.snapshotPartitions": "4"}
 
 

@@ -1,4 +1,4 @@
-"""Ship the package to every Python process of a Spark application, whether or not it is installed there.
+"""Ships the package to every Python process of a Spark application, whether or not it is installed there.
 
 Executors receive a zip of the package through `addPyFile`. The driver's planning worker, which queries a Python data
 source for its offsets, does not receive py-files, but it runs on the driver's machine. Therefore the registered data
@@ -73,7 +73,7 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
 class _ShippedReader(SimpleDataSourceStreamReader):
     """A proxy that creates the real reader on first use.
 
-    Spark also creates a reader in a process that only pickles it; importing half of the package there would be waste.
+    Spark also creates a reader in a process that only pickles it, which does not need the imports of the real reader.
     """
 
     def __init__(self, archive: str, reader: str, options: str) -> None:

@@ -1,4 +1,4 @@
-"""Object-store access of a Spark session: `tables.storage.options` as Hadoop properties."""
+"""Configures a Spark session for an object store, with `tables.storage.options` as Hadoop properties."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from sharegroup.config.keys.storage_options import hadoop_properties
 
-#: Hadoop calls S3 s3a. These map s3 to it unless s3 is configured (as on EMR); delta-rs accepts both.
+#: Hadoop's scheme for S3 is s3a. These properties map s3 to it unless s3 is configured already (as on EMR). delta-rs
+#: accepts both schemes.
 _S3_AS_S3A = {
     "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",

@@ -30,17 +30,21 @@ _LOG_END_SCHEMA = "topic STRING, partition INT, log_end_offset LONG"
 
 
 class NameTakenError(ShareGroupError):
-    """The database has a managed table of the same name, which would have to be dropped with its data."""
+    """The database has a managed table with the name of one of the job's tables.
+
+    It is not replaced, because dropping it would delete its data.
+    """
 
 
 def create_views(spark: SparkSession, tables_path: str, database: str | None = None) -> None:
     """Register the job's tables in `database` (default: the current one) and create the temporary views on them.
 
     The tables are external: nothing is copied, time travel works by name, and dropping one keeps its files. A
-    registered table whose location has changed is registered again. Raises NameTakenError.
+    registered table whose location has changed is registered again. Raises NameTakenError if a name is in use.
 
-    A view reads `share_group_state_base` as it is when the view is read, and the records written after the base that
-    exists at the time of this call. In a session that lasts for days, call this function again from time to time.
+    A view reads the newest `share_group_state_base`, and the records of `share_group_state` after the base that existed
+    when this function was called. Call it again from time to time in a session that lasts for days, because the number
+    of these records grows.
     """
     if "://" not in tables_path:  # Spark resolves a relative location against its warehouse
         tables_path = str(Path(tables_path).resolve())

@@ -43,7 +43,7 @@ def check_format(table: DeltaTable, spec: TableSpec) -> None:
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
     """Open a table at its newest version.
 
-    Raises TableMissingError, TableFormatError, TableUnavailableError.
+    Raises TableMissingError, TableFormatError, or TableUnavailableError if it cannot be opened for another reason.
     """
     try:
         table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
@@ -57,7 +57,7 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
 
 @contextmanager
 def reading(spec: TableSpec) -> Iterator[None]:
-    """Raise TableUnavailableError for an error of delta-rs or of the file system."""
+    """In the block, raise TableUnavailableError instead of errors of delta-rs or of the file system."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -72,7 +72,7 @@ class DeltaTables:
 
     @classmethod
     def from_path(cls, tables: str | DeltaTables, storage_options: StorageOptions = None) -> DeltaTables:
-        """Return the tables of a path, or the given ones."""
+        """Return `tables` itself, or if it is a path, the tables below that path."""
         return cls(tables, storage_options) if isinstance(tables, str) else tables
 
     def open(self, spec: TableSpec) -> DeltaTable:

@@ -20,7 +20,7 @@ def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -
     return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
 
 
-#: The number has no meaning for a row, and changes with the rows around it.
+#: The chunk number has no meaning for readers: it may change for a row when other rows change.
 _CHUNK = _column(
     CHUNK,
     pa.int32(),
@@ -30,7 +30,10 @@ _CHUNK = _column(
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table's name and schema. `key` is empty for an append-only table; otherwise rows are current state, by key."""
+    """A table's name and schema.
+
+    `key` has the columns that identify a row in a table of current state; it is empty for an append-only table.
+    """
 
     name: str
     schema: pa.Schema
@@ -89,12 +92,13 @@ SHARE_GROUP_STATE = TableSpec(
     partition_by=("day",),
 )
 
-#: The columns of a cut come first, because the table's log has statistics of the first columns only.
+#: The columns of the cut (see `reading.state_base`) come first, because the table's log has statistics of the first
+#: columns only.
 SHARE_GROUP_STATE_BASE = TableSpec(
     "share_group_state_base",
     pa.schema(
         [
-            _column("as_of_version", pa.int64(), "version of share_group_state that these rows stand for"),
+            _column("as_of_version", pa.int64(), "version of share_group_state as of which these rows have the states"),
             _column("as_of_leader_epoch", pa.int32(), "leader epoch of the newest record that is in these rows"),
             _column("as_of_batch_id", pa.int64(), "micro-batch of the newest record that is in these rows"),
             _column("group_id", pa.string(), "share group; null in the one row of a base without share-partitions"),
@@ -107,7 +111,7 @@ SHARE_GROUP_STATE_BASE = TableSpec(
             _column("start_offset", pa.int64(), "share-partition start offset (SPSO); -1: not known"),
             _column("end_offset", pa.int64(), "share-partition end offset (SPEO), exclusive"),
             _column("delivery_complete_count", pa.int64(), "finished records from the SPSO up; -1: not known"),
-            _column("state_batches", pa.list_(STATE_BATCH), "ranges and their states, as in share_group_state; all"),
+            _column("state_batches", pa.list_(STATE_BATCH), "all ranges and their states, as in share_group_state"),
             _column("updates_since_snapshot", pa.int32(), "updates after the newest snapshot"),
             _column("snapshot_time", _TIMESTAMP, "the newest snapshot's time"),
             _column("batch_id", pa.int64(), "micro-batch that wrote the newest record"),
@@ -167,7 +171,7 @@ SHARE_GROUP_MEMBERS = TableSpec(
     pa.schema(
         [
             _column("group_id", pa.string(), "share group"),
-            _column("member_id", pa.string(), "UUID that the client made"),
+            _column("member_id", pa.string(), "UUID that the client generated"),
             _column("member_epoch", pa.int32(), "epoch of the member"),
             _column("rack_id", pa.string(), "rack of the client, or null"),
             _column("client_id", pa.string(), "client.id"),
@@ -186,12 +190,12 @@ SHARE_GROUP_MEMBERS = TableSpec(
                 ),
                 "assigned partitions, by topic",
             ),
-            _column("group_instance_id", pa.string(), "name of a static member (KIP-345); null of a dynamic one"),
+            _column("group_instance_id", pa.string(), "name of a static member (KIP-345); null for a dynamic one"),
             _column(
                 "incarnation_id",
                 pa.string(),
-                "process that joined last as this member; empty while a static member is away for a restart; "
-                "null if the process sent none",
+                "id of the process that joined last as this member; empty after a static member has left for a "
+                "restart; null if the process sent none",
             ),
             _column(
                 "joined_ms",

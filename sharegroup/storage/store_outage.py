@@ -1,14 +1,14 @@
 """Detects errors that mean that the store of the tables (or of the checkpoints) is unavailable.
 
 It is unavailable if nothing responds, if it responds with 429 or 5xx, or if the disk is full. Errors come from delta-rs
-in Python, from Hadoop and Amazon in Spark, and as text from Spark's Python workers. They share only their text, so the
-text is matched. A store that rejects a request (no such bucket, access denied) is not unavailable, because waiting does
-not help.
+in Python, from the libraries of Hadoop and Amazon in Spark, and as text from Spark's Python workers. They have no
+common class, so their text is matched. A store that rejects a request (no such bucket, access denied) is not
+unavailable, because waiting does not help.
 """
 
 import re
 
-#: The formatting of delta-rs' longer errors: colours, arrows, and line breaks with their indentation.
+#: The formatting in delta-rs' longer error texts: colours, arrows, and line breaks with their indentation.
 _MARKS = re.compile(r"(\x1b\[\d*m|↳|\s)+")
 _STATUS = r"(429|5\d\d)\b"
 _AWAY = re.compile(

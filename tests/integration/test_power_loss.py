@@ -64,5 +64,5 @@ def test_a_job_comes_back_from_torn_tables_and_checkpoints(
         assert "table share_group_state: version" in job.log
         assert "is lost, probably by a power loss: its log entry is empty" in job.log
         for query in QUERIES:
-            assert f"query {query}: the checkpoint may be torn" in job.log
+            assert f"query {query}: the checkpoint may be damaged" in job.log
         assert job.process.terminate() == 0

@@ -56,8 +56,8 @@ def test_a_query_started_after_the_last_write_continues() -> None:
 def test_a_checkpoint_is_stale_if_another_query_wrote_after_its_last_start(last_start: int) -> None:
     with pytest.raises(
         StaleCheckpointError,
-        match=f"the tables were last written by query {OTHER}, the checkpoint /checkpoints/share_partition belongs to "
-        f"query {MINE}: remove that checkpoint",
+        match=f"the tables were last written by query {OTHER}, but the checkpoint "
+        f"/checkpoints/share_partition belongs to query {MINE}: remove that checkpoint",
     ):
         reject_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(last_start))
 

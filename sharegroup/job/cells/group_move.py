@@ -1,9 +1,10 @@
-"""Moves a group from one cell's tables to another's, while neither cell's job runs.
+"""Moves a group from the tables of one cell to those of another, while neither cell's job runs.
 
 Theory of operation
 -------------------
-A move is four commits of batches (`commit_steps`). Each is protected by the fence of its tables, so a job that still
-runs is stopped by it. A job that starts reads `share_groups` to check whether it may run (`misplaced_groups`):
+A move is four commits of batches (`commit_steps`). The fence of the tables (`storage.writing.fence`) protects each
+commit: a job that still runs on these tables is fenced and stops. A job that starts reads `share_groups` to check
+whether it may run (`misplaced_groups`):
 
     1. the target's share_group_state   a snapshot of each state      not visible yet: its groups lack the group
     2. the target's groups              group, share-partitions,      both have the group: no job of either cell starts
@@ -11,8 +12,9 @@ runs is stopped by it. A job that starts reads `share_groups` to check whether i
     3. the source's share_group_state   a tombstone of each state
     4. the source's groups              these rows are removed        only the target has it: its job may start
 
-A move that dies is run again: steps 1 and 2 put the rows that the source still has, and steps 3 and 4 remove them.
-States that are tombstones already were put by the previous run. To give up a move after step 2, move the group back.
+If a move dies, run it again. Steps 1 and 2 write the rows that the source still has, and steps 3 and 4 remove them from
+the source. If a state is already a tombstone in the source, the previous run has written it to the target. To give up a
+move after step 2, move the group back.
 
 The commits belong to a query of their own. The checkpoints of both jobs are therefore stale afterwards
 (`stale_checkpoint`), because their operator state of the group is out of date. The delivery log stays in the source.
@@ -53,9 +55,9 @@ from sharegroup.types import ConfigSource, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: The columns that the writer of a row sets.
+#: The columns that the table's writer fills in when it writes a row.
 _WRITERS_OWN = ("time", CHUNK)
-#: Makes the producer for responses and for requests to the other query, given the other query's topic.
+#: Given the request topic of the other query, returns the producer for responses and for requests to that query.
 MakeProducer = Callable[[str], RowProducer]
 
 
@@ -64,10 +66,11 @@ class GroupMoveError(ShareGroupError):
 
 
 class CellTables:
-    """One cell's tables after becoming their leader: the previous leader is fenced, and its last batch is completed.
+    """The tables of one cell, opened by a leader that may write them.
 
-    `topics` are as `JobConfig.topics`; `options` are the storage options.
-    Raises FencedLeaderError, KafkaUnavailableError.
+    The constructor fences the previous leader and completes its last batch. `topics` are as `JobConfig.topics`;
+    `options` are the storage options. Raises FencedLeaderError if a job becomes the leader meanwhile, and
+    KafkaUnavailableError if the rows of the last batch cannot be sent.
     """
 
     def __init__(
@@ -119,7 +122,8 @@ class CellTables:
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:
     """Return whether there is something to move; False if the group was moved already.
 
-    `unread` counts the group's requests that the source's job has not read. Raises GroupMoveError.
+    `unread` counts the group's requests that the source's job has not read. Raises GroupMoveError if the group does not
+    exist, has members or unread requests, or is being initialized or deleted.
     """
     rows = source.read_group_rows(group_id)
     if not any(rows.values()):
@@ -146,7 +150,7 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
 def move_group(
     source: CellTables, target: CellTables, group_id: str, after_step: Callable[[int], None] = lambda step: None
 ) -> None:
-    """Run the four steps, and call `after_step` after each. Call `check_movable` first."""
+    """Move a group in the four steps, and call `after_step` with the number of each. Call `check_movable` first."""
     rows, states = source.read_group_rows(group_id), source.read_group_states(group_id)
     query_id = f"move-{uuid.uuid4()}"
     steps = (

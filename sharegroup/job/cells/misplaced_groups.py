@@ -17,10 +17,11 @@ class MisplacedGroupsError(ShareGroupError):
 
 
 def reject_misplaced_groups(config: Config) -> None:
-    """Raise MisplacedGroupsError if another cell's tables have a group of this cell, or these have one of another cell.
+    """Raise MisplacedGroupsError if a group of this cell is in another cell's tables, or the reverse.
 
-    `config` is the file's config with the cell set (`Config.for_cell`) and the folders of all cells. A group that is
-    being moved is in both tables. Raises TableUnavailableError if existing tables cannot be read.
+    `config` is the configuration file with this cell selected (`Config.for_cell`). A group that is being moved is in
+    the tables of both cells, so it is misplaced for either job. Raises TableUnavailableError if existing tables cannot
+    be read.
     """
     for cell in (NO_CELL, *config.cells.names) if config.cells.names else ():
         here = cell == config.cell

@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _moved(config: Config, group_id: str, source_cell: str) -> str:
-    """Move the group, and return a description of what was done. Raises ShareGroupError, TableStoreError."""
+    """Move the group unless it was moved already, and return the sentence to print about it.
+
+    Raises ShareGroupError if the group cannot be moved, and TableStoreError if the tables are unavailable.
+    """
     target_cell = config.cells.cell_of(group_id)
     if source_cell == target_cell:
         return f"group {group_id} is already in cell {source_cell}, which the configuration assigns"
@@ -58,9 +61,10 @@ def _moved(config: Config, group_id: str, source_cell: str) -> str:
 
 
 class _WithoutGroup:
-    """Sends the rows of the last batch again, without requests for the group that moves: nobody will read them here.
+    """Sends the rows of the last batch again, except requests for the group that moves.
 
-    Most of them were sent and read before. If one would have released records, their locks expire instead.
+    The job of this cell no longer reads these requests after the move. Most of them were sent and read before. If one
+    would have released records, the locks of these records expire instead.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

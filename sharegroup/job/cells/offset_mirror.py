@@ -26,14 +26,18 @@ PartitionName = tuple[str, int]
 
 
 class OffsetCommitter(Protocol):
-    """Commits offsets: see `kafka_clients.group_offsets`."""
+    """Commits the offsets of a consumer group (implemented in `kafka_clients.group_offsets`)."""
 
     def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
-        """Commit offsets; return the reasons of those that were rejected. Raises KafkaError."""
+        """Commit offsets; return the reason for each rejected one. Raises KafkaError if the brokers do not respond."""
 
 
 class OffsetMirror:
-    """`configs` returns the groups' effective configs, as `ConfigPoll` does; `read` returns the offsets of groups."""
+    """Commits the start offsets of share groups that have moved since its last commit.
+
+    `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of the named
+    share groups.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,10 @@ class OffsetMirror:
         self._reported: dict[str, str] = {}
 
     def mirror_offsets(self) -> None:
-        """Commit the offsets that have moved. Raises ShareGroupError if the tables are unavailable, and KafkaError."""
+        """Commit the start offsets that have moved.
+
+        Raises ShareGroupError if the tables are unavailable, and KafkaError if the brokers are.
+        """
         mirrors = {
             group_id: str(values[_MIRROR])
             for group_id, values in self._configs().items()
@@ -75,7 +82,7 @@ class OffsetMirror:
 
 
 class MirrorThread:
-    """Runs the mirror at an interval until it is closed; a failure is retried at the next interval."""
+    """Runs an `OffsetMirror` at an interval on a thread, until closed. A failure is retried at the next interval."""
 
     def __init__(self, mirror: OffsetMirror, interval_s: float = INTERVAL_S) -> None:
         self._mirror, self._interval_s = mirror, interval_s

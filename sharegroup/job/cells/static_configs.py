@@ -8,7 +8,7 @@ from sharegroup.types import ConfigSource
 
 
 def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
-    """Replace the static configs in the table by those of the file. The job must lead."""
+    """Replace the static configs in the table by those of the file. The job must be the leader of the tables."""
     source = ConfigSource.STATIC_BROKER_CONFIG.value
     wanted = {
         (group_id, name): {

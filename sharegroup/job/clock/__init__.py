@@ -1,1 +1,1 @@
-"""The clock of the requests, deadlines, and the signals that start a micro-batch."""
+"""The time up to which requests have been read, deadlines, and the signals that start a micro-batch."""

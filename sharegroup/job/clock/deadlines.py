@@ -1,4 +1,4 @@
-"""Deadlines of many keys, with the earliest one and the expired ones found without a scan of all keys."""
+"""Deadlines of many keys. The earliest and the expired ones are found without scanning all keys."""
 
 import heapq
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 class Deadlines:
     """The deadline of each key, in ms.
 
-    A deadline that is replaced leaves its old entry in the heap. `_due` has the entries that had expired at the last
-    query. `_of_key` has the current deadlines and decides whether an entry of either still counts.
+    `_of_key` has the current deadlines. `_heap` may also contain deadlines that were replaced since; these are ignored
+    because they differ from `_of_key`. `_due` has the deadlines that `due_keys` has found expired.
     """
 
     def __init__(self, of_key: Mapping[str, int]) -> None:

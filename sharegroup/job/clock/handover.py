@@ -1,8 +1,8 @@
-"""What the driver sends to the Python source, which is another process on the driver.
+"""The *handover*: data that a query passes to its Python source, which is another process on the driver's machine.
 
-Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost is that of the
-keys in the batch. `handover_file` transports the changes. Losing them is harmless: after a start the source ticks every
-key once.
+Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost depends only on
+the number of keys in the batch. `handover_file` transports the changes. Losing them is harmless, because after a start
+the source sends one tick to every key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,16 @@ from sharegroup.types import WaitsFor
 
 
 class HandoverChange(NamedTuple):
-    """Changes since the previous batches.
+    """The changes that a batch made. A key is an operator key: a shard or a group.
 
-    `deadlines`: when a key needs a tick, in ms (None: no longer). `waiting`: what the pending demands at a key wait
-    for. `positions`: the next unread offset of request partitions. `clock`: the brokers' time (None: unchanged).
-    `reservers`: the gateways that hold reservations at a key. `leases`: by gateway, a time in ms until which its lease
-    lasts at least. `now_ms`: the time of the batch.
+    Attributes:
+        deadlines: by key, when it needs a tick, in ms; None if it no longer needs one.
+        waiting: by key, what its pending fetches wait for.
+        positions: by partition of the request topic, the next unread offset.
+        clock: the newest reading of the brokers' time; None if there is no new one.
+        reservers: by key, the gateways that hold reservations there.
+        leases: by gateway, a time in ms before which its lease does not end.
+        now_ms: the time of the batch.
     """
 
     deadlines: Mapping[str, int | None] = {}
@@ -34,7 +38,7 @@ class HandoverChange(NamedTuple):
 
 
 class Handover:
-    """The sum of all changes: deadlines, keys with pending demands, positions, leases, and the newest clock reading.
+    """The sum of all changes: deadlines, keys with pending fetches, positions, leases, and the newest clock reading.
 
     All batches that read requests below the positions are committed.
     """
@@ -53,7 +57,7 @@ class Handover:
         self.leases = LeasesByGateway()
 
     def brokers_ms(self, steady_ms: int) -> int:
-        """Return a time that no broker was behind at a steady time; 0 if the brokers' time is not known."""
+        """Return the time of the slowest broker clock at a steady time, or slightly less; 0 if it is not known."""
         return 0 if self.clock is None else self.clock.earliest_at(steady_ms)
 
     def __eq__(self, other: object) -> bool:
@@ -65,7 +69,7 @@ class Handover:
         return f"Handover{tuple(self.as_change())}"
 
     def apply(self, change: HandoverChange) -> None:
-        """Apply a batch's changes; a key that waits for nothing is removed."""
+        """Apply a batch's changes. Keys without pending fetches are removed from `waiting`."""
         for key, deadline_ms in change.deadlines.items():
             self.deadlines.set(key, deadline_ms)
         for key, waits in change.waiting.items():

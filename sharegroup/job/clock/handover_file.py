@@ -1,8 +1,8 @@
 """The handover as a small local file: one line of JSON for each change.
 
-The writer rewrites the file when it starts, and when the changes have become larger than the whole. A reader that
-starts late therefore reads a bounded file, and the written bytes are proportional to the changes. A rewritten file
-replaces the old one atomically. A reader ignores a line that is incomplete.
+The writer rewrites the file when it starts, and when the appended changes would exceed twice the size of the whole
+handover. A reader that starts late therefore reads a file of limited size, and the written bytes are proportional to
+the changes. A rewritten file replaces the old one atomically. A reader ignores an incomplete line.
 """
 
 import os
@@ -18,7 +18,7 @@ _LEAST_CHANGES = 1_000_000
 
 
 class HandoverFileWriter:
-    """The driver's side."""
+    """Writes the handover file, in the driver."""
 
     def __init__(self, path: str, least_changes: int = _LEAST_CHANGES) -> None:
         self._path, self._least_changes = Path(path), least_changes
@@ -46,7 +46,7 @@ class HandoverFileWriter:
 
 
 class HandoverFileReader:
-    """The source's side. It keeps the file open, and detects a replaced file by its inode."""
+    """Reads the handover file, in the source's process. It keeps the file open, and detects a new one by its inode."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -55,7 +55,10 @@ class HandoverFileReader:
         self._handover = Handover()
 
     def read(self) -> Handover:
-        """Return the current handover: the same object until the file is rewritten; an empty one without a file."""
+        """Return the current handover, which is empty if there is no file.
+
+        Each call returns the same object, with new changes applied, until the file is rewritten.
+        """
         try:
             if self._file is None or not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
                 self._open()
@@ -69,7 +72,7 @@ class HandoverFileReader:
         return self._handover
 
     def close(self) -> None:
-        """Close the file, and discard what was read."""
+        """Close the file, and discard the handover."""
         if self._file is not None:
             self._file.close()
         self._file, self._rest, self._handover = None, b"", Handover()

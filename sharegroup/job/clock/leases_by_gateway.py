@@ -6,11 +6,12 @@ from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 
 
 class LeasesByGateway:
-    """The leases of the gateways that hold reservations.
+    """The leases of gateways. Offsets that a gateway has reserved are kept for it until its lease ends.
 
-    A gateway with reservations whose lease is not known, because the job has restarted, may just have renewed it. The
-    lease of a gateway without reservations is kept until a later lease shows that it is over, because the row of the
-    next reservation may have been sent before the gateway knew of its last renewal.
+    If the job has restarted, the lease of a gateway with reservations may be unknown. The gateway may just have renewed
+    it, so the lease is assumed to last for the maximum time. The lease of a gateway without reservations is kept until
+    a later lease shows that it has ended, because the row of the next reservation may have been sent before the gateway
+    received the response to its last renewal.
     """
 
     def __init__(self) -> None:
@@ -19,7 +20,10 @@ class LeasesByGateway:
         self._ends_ms: dict[str, int] = {}
 
     def apply(self, gateways: Mapping[str, Sequence[str]], ends_ms: Mapping[str, int], now_ms: int) -> None:
-        """Apply the changes of a batch at `now_ms`: the gateways at keys, and ends of leases, which never move back."""
+        """Apply the changes of a batch at `now_ms`. The end of a lease never moves back.
+
+        `gateways` has the gateways that hold reservations, by operator key. `ends_ms` has the ends of leases.
+        """
         for key, found in gateways.items():
             self._set(key, tuple(found))
         for gateway in self._keys.keys() - self._ends_ms.keys():
@@ -40,7 +44,7 @@ class LeasesByGateway:
         return self._ends_ms.get(gateway, -1)
 
     def gateways(self) -> dict[str, list[str]]:
-        """Return the gateways with reservations by key."""
+        """Return the gateways that hold reservations, by operator key."""
         return {key: list(found) for key, found in sorted(self._gateways.items())}
 
     def ends_ms(self) -> dict[str, int]:

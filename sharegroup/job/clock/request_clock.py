@@ -1,19 +1,20 @@
 """Watches a request topic: up to which time it has been read, and whether there are unread requests.
 
-A deadline that a request may still meet (of a lock or a session) must not be compared with the present time: an
-acknowledgement that was appended in time may be unread, in a backlog or because it is new. It is compared with the
-*safe time*: the latest time before which every appended request has been read by a committed batch. Times in this
-module are of the steady clock (`kafka_clients.steady_time`), which never goes back; `Handover.brokers_ms` converts them
-to the brokers' time.
+A lock or a session must not end by the present time, because a request that was appended in time may still be unread,
+for example in a backlog. Its deadline is therefore compared with the *safe time*: the latest time before which every
+appended request has been read by a committed batch. Times in this module are of the steady clock
+(`kafka_clients.steady_time`), which never goes back. `Handover.brokers_ms` converts them to the brokers' time.
 
-While no request is unread, the source waits here for the next request with a long poll at the broker. An empty
-trigger costs the JVM milliseconds, and five of them a second took most of an idle job's 7 % of a core.
+While no request is unread, the source waits here for the next request with a long poll at the broker. An empty trigger
+of Spark costs the JVM several milliseconds; five triggers per second took most of the 7 % of a core that an idle job
+used.
 
-Requests that may linger (`unread_requests`) wait here for requests that may not.
+Requests that may be delayed (that may *linger*, see `unread_requests`) wait here until a request arrives that may not.
 
-A request topic can get more partitions at any time, so each observation begins with the number of partitions. Offsets
-without a row (transaction markers, rows of aborted transactions) never move a position, because positions come from
-rows. If a reader of committed rows passes such offsets without finding a row, nothing is unread there.
+A request topic can get more partitions at any time, so each observation first fetches the number of partitions. A
+*position* is the next unread offset of a partition. Offsets without a row (transaction markers, rows of aborted
+transactions) never move a position, because positions come from rows. If a consumer of committed rows passes such
+offsets without finding a row, nothing is unread there.
 """
 
 import logging
@@ -33,18 +34,18 @@ from sharegroup.types import WaitsFor
 logger = logging.getLogger(__name__)
 
 _SAMPLES = 64
-#: A position that stays below the log end for this long, in ms, is compared with what a reader finds after it.
+#: If a position stays below the log end for this long, in ms, a consumer checks whether there is a row after it.
 _STUCK_MS = 1_000
-#: A partition in which nothing can be read for this long, in ms, is reported.
+#: If no row of a partition can be read for this long, in ms, a warning is logged.
 _HELD_UP_MS = 10_000
 #: How often lingering requests are checked, in seconds.
 _LINGER_POLL_S = 0.02
-#: The maximum number of unread requests of one poll, and its maximum time for requests that are there, in ms.
+#: The maximum number of requests that one poll returns, and its timeout in ms if requests are known to be unread.
 _POLL_RECORDS, _POLL_MS = 500, 200
 
 
 class SafeClock:
-    """The latest time before which every appended request has been read by a committed batch."""
+    """Computes the safe time: the latest time before which each appended request has been read by a committed batch."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[int, dict[int, int]]] = []
@@ -53,7 +54,8 @@ class SafeClock:
     def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
         """Add a sample: the request topic's end offsets, fetched after the time `now_ms`.
 
-        If there are too many samples, every other one is dropped: in a long backlog the old ones are reached next.
+        If there are too many samples, every other one is dropped. The oldest are not dropped first, because the
+        positions reach them next.
         """
         if len(self._samples) >= _SAMPLES:
             self._samples = self._samples[::2]
@@ -81,8 +83,12 @@ class _Stuck:
 
 
 class RequestClock:
-    """Watches a request topic. `idle_poll_ms` is how often its log start, which retention moves, is fetched. `rules`
-    decide which requests may linger; None means none. Sources report to `outage` whether the topic can be polled."""
+    """Watches a request topic for unread requests, and computes its safe time.
+
+    `idle_poll_ms` is the interval at which the log start offsets, which retention moves, are fetched. `rules` decide
+    which requests may linger; None means that no request may. The sources report to `outage` whether the topic can be
+    polled.
+    """
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
         self._poll = poll
@@ -96,21 +102,21 @@ class RequestClock:
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
         self._waits_from: dict[int, int] = {}
-        #: The next offset that the waiter reads. Its own `position` may block while a leader does not respond.
+        #: The next offset that `_waiter` reads. Its own method `position` may block while a leader does not respond.
         self._next_offsets: dict[TopicPartition, int] = {}
         self._unread = UnreadRequests(rules)
-        #: The partitions in which the waiter has found a row after the position.
+        #: The partitions in which `_waiter` has found a row after the position.
         self._found: set[int] = set()
         self._stuck: dict[int, _Stuck] = {}
         #: By partition, the offset below which all rows have been read. It may be above the position.
         self._without_rows: dict[int, int] = {}
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
-        """Return whether there are unread requests, and the safe time (ms), for the next unread offsets.
+        """Return whether there are unread requests, and the safe time in ms.
 
-        `now_ms` must have been taken before the call. The safe time does not advance while a partition's leader does
-        not respond, while the brokers do not have the topic, or while an open transaction blocks rows.
-        Raises KafkaError until a broker has returned metadata once.
+        `positions` has the next unread offset of each partition. `now_ms` must have been read before the call. The safe
+        time does not advance while a partition's leader does not respond, while the topic does not exist, or while an
+        open transaction blocks rows. Raises KafkaError until a broker has returned metadata once.
         """
         is_counted = self._count_partitions()
         if now_ms - self._starts_ms >= self._idle_poll_ms:
@@ -124,16 +130,20 @@ class RequestClock:
         return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
 
     def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Return whether unread requests may not linger (any longer), given what demands wait for, by shard key.
+        """Return whether an unread request must be processed now, because it may not linger (any longer).
 
-        Call `observe` first. Raises KafkaError.
+        `waiting` has, by shard key, what pending fetches wait for. Call `observe` first. Raises KafkaError if the topic
+        cannot be polled.
         """
         if self._unread_behind(positions).due_ms is None:
             self._fetch_unread(_POLL_MS, waiting)
         return self._unread.is_due(_monotonic_ms())
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Wait until `is_due`, at most `timeout_ms`; return whether requests are due. Raises KafkaError."""
+        """Wait at most `timeout_ms` until a request must be processed (`is_due`); return whether one must.
+
+        Raises KafkaError if the topic cannot be polled.
+        """
         unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
         while not unread.is_due(now_ms := _monotonic_ms()):
             if now_ms >= end_ms:
@@ -146,17 +156,17 @@ class RequestClock:
         return True
 
     def pop_unread_topics(self) -> set[str]:
-        """Return the ids of the topics of unread requests that were seen, each id once."""
+        """Return the topic ids in the unread requests that were polled since the last call."""
         return self._unread.pop_topics()
 
     def close(self) -> None:
-        """Close the waiter's connections."""
+        """Close the connections of the consumer that waits for requests."""
         if self._waiter is not None:
             self._waiter.close()
             self._waiter = None
 
     def _count_partitions(self) -> bool:
-        """Update the number of partitions; return whether it is current."""
+        """Fetch the number of partitions; return False if that fails or the topic does not exist."""
         try:
             found = self._poll.partitions_of(self._topic)
         except KafkaError:
@@ -203,7 +213,7 @@ class RequestClock:
         return frozenset(empty)
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
-        """Return those of the partitions in which the waiter finds no row, with the next offset that it reads."""
+        """Return the partitions in which `_waiter` finds no row, each with the next offset that it would read."""
         self._unread_behind(positions)
         if self._found.issuperset(partitions):
             return {}
@@ -216,7 +226,7 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return what was seen after the positions; nothing yet if the positions have changed."""
+        """Return the requests polled after the positions. There are none yet if the positions have changed."""
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)
@@ -231,7 +241,7 @@ class RequestClock:
         return self._unread
 
     def _fetch_unread(self, timeout_ms: int, waiting: Mapping[str, WaitsFor]) -> None:
-        """Poll for requests that were not seen yet, up to the timeout."""
+        """Poll for further unread requests, at most `timeout_ms`, and add them to `_unread`."""
         assert self._waiter is not None
         found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
         for partition, records in found.items():
@@ -247,13 +257,13 @@ class RequestClock:
 
 
 class Waiting:
-    """How long one `read` of a source may wait: until there is something new, a deadline is due, or the limit ends."""
+    """The remaining time of one `read` call of a source, which waits for changes for at most `limit_ms`."""
 
     def __init__(self, limit_ms: int) -> None:
         self._end = time.monotonic() + limit_ms / 1000
 
     def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
-        """Return how long to wait now, in ms, at most `slice_ms`; 0 after the limit."""
+        """Return how long to wait now, in ms: until the deadline, for at most `slice_ms`; 0 after the limit."""
         left = int((self._end - time.monotonic()) * 1000)
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))

@@ -1,11 +1,11 @@
-"""Unread requests that a source has polled: their topics, and how long they may *linger*.
+"""Unread requests that a source has polled: their topics, and how long they may *linger* (wait for other requests).
 
-A micro-batch for half a second of requests costs as much as one for a single request. A request may therefore linger
-if nobody waits for its effect:
+A micro-batch for half a second of requests costs about as much as one for a single request. A request may therefore
+linger if nobody waits for its effect:
 
 - an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), at a shard
   where no member waits for the records or the space that it may free;
-- a fetch of a requester that has records until then (`linger_ms`);
+- a fetch of a requester that still has enough records for that time (`linger_ms` in the row);
 - an `assign` row: it frees nothing, and its records have been sent.
 
 The next request that may not linger is processed together with them.
@@ -22,31 +22,34 @@ from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, json_obje
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
 
-#: The maximum time that any request lingers.
+#: The maximum time for which any request lingers, in ms.
 MAX_LINGER_MS = 5_000
 _FINAL = {int(kind) for kind in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)}
 NO_DEMANDS: Mapping[str, WaitsFor] = {}
 
 
 class LingerRules(NamedTuple):
-    """`shards` is the number of operator keys of a group's topic; `linger_ms` is how long a request that nobody waits
-    for lingers."""
+    """The settings that decide how long requests linger.
+
+    `shards` is the number of operator keys for each topic of a group (`operator.shards`). `linger_ms` is how long a
+    request lingers if nobody waits for its effect.
+    """
 
     shards: int
     linger_ms: int
 
 
 class UnreadRequests:
-    """The unread requests after some positions of a request topic; without `rules` none of them lingers."""
+    """The requests that were polled after the current positions of a request topic. Without `rules` none may linger."""
 
     def __init__(self, rules: LingerRules | None) -> None:
         self._rules = rules
         self._topics: set[str] = set()
-        #: When they must be processed, in ms; None if there are none.
+        #: When the first of them must be processed, in ms of the clock that `add` received; None without requests.
         self.due_ms: int | None = None
 
     def add(self, values: Iterable[bytes], waiting: Mapping[str, WaitsFor], now_ms: int) -> None:
-        """Add polled rows; `waiting` is what demands wait for, by shard key."""
+        """Add polled rows. `waiting` has, by shard key, what pending fetches wait for."""
         for value in values:
             row = _row(value)
             if isinstance(topic_id := row.get("topic_id"), str) and topic_id:
@@ -59,7 +62,7 @@ class UnreadRequests:
         return self.due_ms is not None and self.due_ms <= now_ms
 
     def pop_topics(self) -> set[str]:
-        """Return the ids of the topics of the requests, each id once."""
+        """Return the topic ids in the requests that were added since the last call."""
         topics, self._topics = self._topics, set()
         return topics
 

@@ -1,4 +1,4 @@
-"""When a source must act next: how long it may wait, and what it must fetch of the request topic."""
+"""When a source must act next: how long it may wait, and whether it must fetch the end of the request topic."""
 
 from typing import NamedTuple, Self
 
@@ -6,9 +6,9 @@ from sharegroup.job.clock.handover import Handover
 
 
 class Wake(NamedTuple):
-    """The next time at which the operators need a tick, or the end of a lease.
+    """The next time at which the source must send a row: a tick, or the end of a gateway's lease.
 
-    `deadline_ms` is None if there is none. `is_due` is True if that time is over.
+    `deadline_ms` is that time by the brokers' clocks; None if there is none. `is_due` is whether it has passed.
     """
 
     deadline_ms: int | None
@@ -29,5 +29,8 @@ class RequestTopicState(NamedTuple):
     safe_ms: int = 0
 
     def must_fetch_end(self, wake: Wake) -> bool:
-        """Return whether to fetch the topic's end: once, and whenever a deadline may be over by the safe time."""
+        """Return whether to fetch the topic's end offsets, which move the safe time.
+
+        That is necessary while no safe time is known, and while a deadline has passed.
+        """
         return not self.safe_ms or wake.is_due

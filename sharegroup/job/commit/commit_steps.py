@@ -1,7 +1,8 @@
 """The five commit steps of a micro-batch, for both queries (the numbers are those of docs/commit_steps.md).
 
 1. The operator's output is collected on the driver. This is the batch's only action, and it always runs.
-2. The first table (share_group_state, share_groups) is committed, with the batch's *outbox* in the commit's info.
+2. The first table (share_group_state, share_groups) is committed, with the batch's *outbox* in the commit's info: the
+   rows that steps 3 to 5 write and send.
 3. The other tables of current state are committed.
 4. The responses, and the requests to the other query, are produced to Kafka and flushed.
 5. The rows of append-only tables are submitted for a deferred write (`deferred_rows`). Spark then commits the batch.
@@ -9,8 +10,8 @@
 Recovery. If the job dies after any step, the next run computes the same rows from the same input and skips what is
 done. A batch that computes other rows is rejected (`repeated_batch`). If the checkpoint is lost too, the batch cannot
 be computed again. Step 2 therefore commits the outbox together with the state. `complete_last_batch` does what remains
-of steps 3 to 5 from the outbox, and the positions in it are the next offsets of the request topic. The outbox also
-contains the deferred rows of earlier batches.
+of steps 3 to 5 from the outbox. The same commit contains the next unread offsets of the request topic (`positions`).
+The outbox also contains the deferred rows of earlier batches.
 """
 
 import functools
@@ -48,11 +49,12 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
+#: The Delta transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: The maximum number of deferred rows of a table, because each commit's outbox carries them.
 _MAX_DEFERRED_ROWS = 20_000
-#: Above this number, rows are written immediately: carrying them costs as much as a commit.
+#: Above this number of deferred rows, they are written without a pause, because carrying them in each outbox costs as
+#: much as a commit.
 _MAX_CARRIED_ROWS = 500
 
 FaultPoint = Callable[[int, int], None]
@@ -67,7 +69,7 @@ class RowProducer(Protocol):
 
 @dataclass
 class Batch:
-    """A micro-batch's effects, merged over all keys."""
+    """A micro-batch's effects: the outputs of all operator keys, merged. `Output` describes the fields."""
 
     batch_id: int
     now_ms: int = 0
@@ -121,9 +123,10 @@ class Batch:
 class CommitSteps:
     """Runs steps 2 to 5 for the batches of one query, and completes the last leader's batch after a start.
 
-    `query_id` is the id of the streaming query, not its name. Batch ids restart at 0 with a new checkpoint, and with a
-    name every append would look like a repeated one. `chunk_rows` is the maximum size of a chunk (see `current_rows`).
-    `later` runs the writes of append-only tables; by default they finish before `commit` returns.
+    `query_id` is the id of the streaming query, not its name. Batch ids restart at 0 with a new checkpoint, so under
+    the name the batches of a new checkpoint would look like repeated ones and be skipped. `chunk_rows` is the maximum
+    number of rows in a chunk (see `current_rows`). `later` runs the writes of append-only tables; by default they
+    finish before `commit` returns.
     """
 
     def __init__(
@@ -163,9 +166,10 @@ class CommitSteps:
     def become_leader(self, leader_epoch: int | None = None) -> int:
         """Become the leader of all tables, read what the last leader left, and return the leader epoch.
 
-        A job that competes with others passes the epoch that `job_lead` assigned. None is one above the tables' epoch.
-        The first table is fenced first, so the last leader cannot begin another batch. Whatever it still commits of its
-        last batch to the other tables is in the outbox. Raises FencedLeaderError if a table has a higher epoch.
+        A job that competes with others passes the epoch that `job_lead` assigned. With None, the epoch is one above the
+        highest in the tables. The first table is fenced first, so the last leader cannot begin another batch. It may
+        still commit its last batch to the other tables; the outbox contains these rows too. Raises FencedLeaderError if
+        a table has this or a higher epoch.
         """
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
         self.leader_epoch = leader_epoch or 1 + max(epochs.values())
@@ -189,7 +193,7 @@ class CommitSteps:
         return {writer.spec.name: writer.newest_batch(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
-        """Complete the newest commit from its outbox: commit the other tables, then send its rows to Kafka again."""
+        """Complete the newest batch from its outbox: commit the other tables, then send its rows to Kafka again."""
         self._complete_lost_batches()
         info = self._first.last_info
         if not info or not info.get("outbox"):
@@ -217,7 +221,11 @@ class CommitSteps:
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
     def _complete_lost_batches(self) -> None:
-        """Restore the rows of lost commits from outboxes. A table that was rolled back already has the batch ids."""
+        """Restore the rows of lost commits from outboxes.
+
+        A table that was rolled back still has the ids of the removed batches, which would make it skip their rows. Its
+        rows are therefore committed under `RECOVERED_APP_ID`.
+        """
         for writer in self.writers[1:]:
             lost, newest = self._lost.get(writer.spec.name), self._first.last_info
             batches = read_lost_rows(self._first, writer, lost) if lost else []
@@ -234,7 +242,10 @@ class CommitSteps:
 
     @property
     def was_rolled_back(self) -> bool:
-        """Whether this start rolled tables back because the first table lost commits. No checkpoint fits then."""
+        """Whether this start rolled tables back because the first table lost commits.
+
+        If so, no checkpoint matches the tables.
+        """
         return any(lost.was_rolled_back for lost in self._lost.values())
 
     @property
@@ -243,20 +254,26 @@ class CommitSteps:
         return sum(deferred.row_count for deferred in self._deferred)
 
     def current_rows(self, table: str) -> list[Row]:
-        """Return the rows of a table of current state. The job must lead."""
+        """Return the rows of a table of current state. The job must be the leader."""
         return self._current[table].rows()
 
     def find_row(self, table: str, row: Row) -> Row | None:
-        """Return the row with the same key as of the last commit, from a table of current state. The job must lead."""
+        """Return the row with the same key from a table of current state, as of the last commit; None if there is none.
+
+        The job must be the leader.
+        """
         return self._current[table].find_row(row)
 
     def put_rows(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
-        """Put (or, where marked, remove) rows outside a batch, once per leader. Raises FencedLeaderError."""
+        """Insert, replace or (if marked `DELETED`) remove rows of a table of current state outside of a batch.
+
+        Only the first call for a table in a leader epoch has an effect. Raises FencedLeaderError if another job leads.
+        """
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def batch_time(self, batch_id: int) -> BrokersTime | None:
-        """Return the time that the newest committed batch was given, if it is this batch of this query."""
+        """Return the brokers' time in the first run of this batch if it is the newest committed one; otherwise None."""
         info = self._first.last_info or {}
         return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
 
@@ -264,7 +281,7 @@ class CommitSteps:
         return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
 
     def begin_batch(self, batch_id: int) -> None:
-        """Reach fault point 0, before step 1."""
+        """Report the begin of a batch as step 0, which is a fault point for tests (`fault_points`)."""
         self._fault_point(0, batch_id)
 
     def commit(self, batch: Batch) -> None:
@@ -348,7 +365,7 @@ class CommitSteps:
         now_ms: int,
         info: Info | None = None,
     ) -> bool:
-        """Put (or, where marked, remove) rows of a table of current state; return False if they were there already."""
+        """Insert, replace or (if marked `DELETED`) remove rows; return False if the table has this batch already."""
         current = self._current[writer.spec.name]
         is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
         if is_new:
@@ -361,5 +378,5 @@ def _stamped(batches: Iterable[LeaderBatch]) -> Write:
 
 
 def positions_in(info: Info | None) -> dict[int, int]:
-    """Return the next offsets of the request topic after a commit, by partition."""
+    """Return the next unread offsets of the request topic, by partition, from a commit's info."""
     return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}

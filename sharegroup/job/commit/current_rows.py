@@ -1,4 +1,4 @@
-"""The rows of a table of current state, and the files that a change of some rows rewrites.
+"""Keeps the rows of a table of current state in memory, and decides which files a commit rewrites.
 
 Rows are grouped in chunks. Each chunk is a partition of the table, with one file. A commit writes only the chunks that
 it changes. New rows fill the last chunk, because rows that are created together often change together. A row stays in
@@ -26,7 +26,7 @@ _Chunk = dict[_Key, Row]
 
 
 class CurrentRows:
-    """All rows of a table as of the last commit. The rows that are passed in are the table's, each with its chunk.
+    """All rows of a table as of the last commit. `rows` has these rows as read from the table, each with its chunk.
 
     Staged rows count only after `apply_staged`, so a failed commit leaves no trace.
     """
@@ -50,7 +50,7 @@ class CurrentRows:
         return None if chunk is None else self._chunks[chunk][self._key(row)]
 
     def stage(self, rows: Iterable[Row], now_ms: int) -> Write:
-        """Stage rows to be put (or, where marked, removed), and return what the commit must write."""
+        """Stage rows to insert, replace or (if marked `DELETED`) remove, and return what the commit must write."""
         self._staged = {}
         last = max(self._chunks, default=0)
         for key, row in {self._key(row): row for row in rows}.items():
@@ -84,7 +84,7 @@ class CurrentRows:
         return self._staged[chunk]
 
     def _merge_sparse(self) -> None:
-        """Move the rows of sparse chunks to the neighbour below."""
+        """Move the rows of a chunk to the previous one if both together fill at most half a chunk."""
         below = -1
         for chunk in sorted({*self._chunks, *self._staged}):
             rows = self._content(chunk)

@@ -27,7 +27,7 @@ def run_immediately(work: Callable[[], None], urgent: bool = False) -> None:  # 
 
 
 class DeferredBatch(NamedTuple):
-    """The rows that a batch adds to the table. `now_ms` is the batch's timestamp."""
+    """The rows that a batch adds to an append-only table. `now_ms` is the batch's timestamp."""
 
     batch_id: int
     now_ms: int
@@ -48,7 +48,7 @@ class DeferredRows:
         return self._writer.spec
 
     def enqueue(self, batch: DeferredBatch) -> None:
-        """Add a batch whose outbox is durable."""
+        """Add the rows of a batch after the commit that contains them in its outbox."""
         with self._lock:
             self._pending.append(batch)
 
@@ -62,7 +62,10 @@ class DeferredRows:
         return sum(len(batch.rows) for batch in self.pending_batches())
 
     def write(self, query_id: str, leader_epoch: int) -> None:
-        """Write all deferred rows as one commit. They stay deferred on FencedLeaderError and TableStoreError."""
+        """Write all deferred rows as one commit.
+
+        If that raises FencedLeaderError or TableStoreError, they stay deferred.
+        """
         with self._writing:
             pending = self.pending_batches()
             if pending:
@@ -79,7 +82,7 @@ def write_deferred(writer: TableWriter, pending: Sequence[DeferredBatch], query_
 
 
 def stamp_batches(batches: Sequence[DeferredBatch], leader_epoch: int) -> Write:
-    """Return one write with the rows of batches of one leader."""
+    """Return one write with the rows of all these batches, which have the same leader."""
     stamped: list[Row] = []
     for batch_id, now_ms, rows in batches:
         stamped += stamp_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)

@@ -1,8 +1,8 @@
 """Fault points for tests: the whole job is killed by SIGKILL at a given commit step of a given batch.
 
 `SHAREGROUP_FAULT_POINT=share_partition:2:5` kills the JVM and Python after step 2 of the first batch of the
-share_partition query with an id of at least 5. Step 0 is before step 1. Steps 1 to 4 count only batches with effects.
-Without the variable, nothing happens.
+share_partition query with an id of at least 5. Step 0 is the time before step 1. Batches without effects reach only
+step 0. Without the variable, nothing happens.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The job's metrics while it runs: each query's batches report to `QueryMetrics`, and a scrape reads `JobMetrics`.
 
-A batch is charged once for its own rows. A scrape copies sums while it holds the lock, and costs nothing for
-share-partitions without series of their own.
+The time to count a batch depends only on its own rows. A scrape only copies sums while it holds the lock. It costs
+nothing for share-partitions that have no time series of their own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, R
 from sharegroup.monitoring.metrics.metric import MetricFamily, gauge
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-#: The part of a batch that ends at each fault point of the commit steps, by the step's number.
+#: The name of the part of a batch that ends with a commit step, by the step's number (a label of the metrics).
 _PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
-#: Groups come first, because a row is labelled with its group.
+#: The tables whose rows are counted. Groups come first, because the other rows are labelled with their group.
 _COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
 
 
 class JobMetrics:
-    """The counts of all threads of the job. `now_ms` returns the time for ages, `clock` seconds for durations."""
+    """The metrics of the whole job, which several threads update.
+
+    `now_ms` returns the wall-clock time, from which ages are computed. `clock` returns seconds, from which durations
+    are computed.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class JobMetrics:
             what(self._counts)
 
     def count_upkeep(self, seconds: float, failed: bool) -> None:
-        """Count an upkeep, its duration, and whether it failed."""
+        """Count a run of the tables' upkeep, its duration, and whether it failed."""
         with self._lock:
             self._counts.add(catalogue.UPKEEPS, 1)
             self._counts.add(catalogue.UPKEEP_SECONDS, seconds)
@@ -111,7 +115,7 @@ class QueryMetrics:
         self._last_s = now_s
 
     def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
-        """Read the rows that a batch is about to change."""
+        """Store what the batch will change, compared with the current rows, until `on_batch_finished` counts it."""
         assert self._steps is not None
         before = self._steps.positions
         self._batch = FinishedBatch(
@@ -143,7 +147,7 @@ class QueryMetrics:
 
     @property
     def deferred_rows(self) -> int:
-        """The number of rows that are durable but not in their table yet."""
+        """The number of rows of append-only tables that are in an outbox but not in their table yet."""
         return 0 if self._steps is None else self._steps.deferred_rows
 
 

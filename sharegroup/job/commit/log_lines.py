@@ -38,7 +38,10 @@ FindRow = Callable[[str, Row], Row | None]
 
 
 class LogLine(NamedTuple):
-    """A log line as `logging` takes it: lines with the same text count as one kind, whatever their values."""
+    """A log line: a text with placeholders, and their values.
+
+    The limit on similar log lines counts lines with the same text together, whatever their values.
+    """
 
     text: str
     fields: LogFields
@@ -84,7 +87,10 @@ def format_ranges(numbers: Iterable[int]) -> str:
 def row_changes(
     spec: TableSpec, tables: Mapping[str, Iterable[Row]], row_like: FindRow
 ) -> Iterator[tuple[Row | None, Row]]:
-    """Yield each row of a table before (None: absent) and after the batch, which may have several rows of one key."""
+    """Yield (row before, row after) for each change of a table's row by the batch; before is None for a new row.
+
+    A batch may change the row of a key several times.
+    """
     seen: dict[tuple[Any, ...], Row | None] = {}
     for row in tables.get(spec.name, ()):
         key = tuple(row[column] for column in spec.key)

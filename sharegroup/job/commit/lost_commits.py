@@ -32,9 +32,13 @@ _COMMITS_TO_SEARCH = 1_000
 
 
 class LostBatches(NamedTuple):
-    """What one table lacks: the rows of batches of `query_id`, the newest query, after batch `known`.
+    """The batches whose rows one table lacks.
 
-    `was_rolled_back` is set if the table was ahead and was rolled back. It still has the ids of the later batches.
+    Attributes:
+        query_id: the id of the newest streaming query, whose batches these are.
+        known: the newest of its batches that the table has; the table may lack all later ones.
+        was_rolled_back: whether the table was ahead of the first one and was rolled back. If so, it still has the
+            transaction ids of later batches.
     """
 
     query_id: str
@@ -54,7 +58,7 @@ def roll_back_tables(
 ) -> dict[str, LostBatches]:
     """Roll back the tables that are ahead of the first one; return, by table, which batches may be missing then.
 
-    `epochs` are the leader epochs of all tables before this leader, which already leads them.
+    `epochs` has, by table, the leader epoch before the current leader, whose epoch is `leader_epoch`.
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]

@@ -25,23 +25,26 @@ _REJECTED_LOGGED = 20
 
 
 class HandoverWriter(Protocol):
-    """Receives what the source needs after each batch: see `job.clock.handover_file`."""
+    """Passes the results of each batch to the query's source (implemented in `job.clock.handover_file`)."""
 
     def write(self, change: HandoverChange) -> None:
         """Write what has changed since the previous batches; unchanged values may be included."""
 
 
 class BatchObserver(Protocol):
-    """Counts what batches do: see `job.commit.job_metrics`. No batch waits for it."""
+    """Receives the events of batches and counts them (implemented in `job.commit.job_metrics`). It must not block."""
 
     def on_become_leader(self, steps: CommitSteps) -> None:
-        """Handle that the query leads its tables."""
+        """Called after the query has become the leader of its tables."""
 
     def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
-        """Handle a batch whose effects are computed, before any of them is in a table."""
+        """Called when a batch's effects are computed, before any of them is in a table.
+
+        `row_like` returns a table's current row with the same key.
+        """
 
     def on_batch_finished(self) -> None:
-        """Handle the end of that batch: its effects are durable, and its responses are sent."""
+        """Called at the end of the batch, after its effects are durable and its responses are sent."""
 
 
 class NoObserver:
@@ -62,10 +65,13 @@ class QueryRun:
 
     Spark, or a test, calls `become_leader` once, then `begin_batch` and `finish_batch` for each batch.
 
-    `on_lead` is called when the query leads, before its first batch, and reads the brokers' time into `clock`.
-    `refresh_clock` reads the time again and is called from time to time. `upkeep` runs every `upkeep_interval` commits.
-    `drop_checkpoint` is called if the checkpoint no longer fits the tables, before `finish_batch` raises.
-    `mark_checkpoint` is called after each commit, with the newest batches in the tables (`CommitSteps.newest_batches`).
+    Args:
+        hand_over: passes the results of each batch to the query's source.
+        on_lead: called when the query is the leader, before its first batch; reads the brokers' time into `clock`.
+        refresh_clock: reads the brokers' time again; called from time to time.
+        upkeep: requests the upkeep of the tables; called every `upkeep_interval` commits.
+        drop_checkpoint: called if the checkpoint no longer matches the tables, before `finish_batch` raises.
+        mark_checkpoint: called after each commit with the newest batches in the tables (`CommitSteps.newest_batches`).
     """
 
     def __init__(
@@ -99,8 +105,9 @@ class QueryRun:
     ) -> None:
         """Become the leader of the query's tables, and complete the batch of the last leader.
 
-        A stale checkpoint can only be detected after this, when nobody else writes. Raises FencedLeaderError,
-        StaleCheckpointError, and the producer's errors.
+        The checkpoint is checked only after the query has become the leader, because another job may write before.
+        Raises FencedLeaderError if another job leads, StaleCheckpointError, and the errors of the producer that sends
+        the last leader's rows again.
         """
         steps = self.steps
         steps.become_leader(leader_epoch)
@@ -127,10 +134,11 @@ class QueryRun:
         return self._time
 
     def finish_batch(self, batch_id: int, bodies: Iterable[str]) -> None:
-        """Run the remaining steps of a batch, whose step 1 returned `bodies`.
+        """Run steps 2 to 5 of a batch. `bodies` are the encoded outputs of the operator, collected in step 1.
 
-        Raises FencedLeaderError. Raises RepeatedBatchError if the tables have the batch with other effects. The
-        checkpoint is dropped first, so that the next start of the query recovers from the tables.
+        Raises FencedLeaderError if another job leads. Raises RepeatedBatchError if the tables have the batch with other
+        effects. In that case the checkpoint is dropped first, so that the next start of the query recovers from the
+        tables.
         """
         batch = Batch.from_outputs(batch_id, map(Output.decode, bodies), self._time)
         self._report(batch)

@@ -1,4 +1,4 @@
-"""Whether a batch that runs again has the effects that its first run has committed.
+"""Checks whether a batch that runs again has the same effects as its first run, which are committed.
 
 Spark runs a batch again from the same offsets, so it normally has the same effects. It has other effects when its input
 or the rules changed in between: retention deleted rows of the request topic, or the job was started with another
@@ -22,7 +22,7 @@ from sharegroup.protocol.json_text import to_json
 if TYPE_CHECKING:
     from sharegroup.job.commit.commit_steps import Batch
 
-#: The key of the entry in a commit's info.
+#: The key under which a commit's info contains the entry of its batch.
 ENTRY = "batch"
 _DIGEST_BYTES = 8
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sharegroup.storage.writing.versioned_table import Row
 
-#: A row of current state with this key set removes the row of its key.
+#: A row with this field set to True removes the row with the same key from a table of current state.
 DELETED = "_deleted"
 
 

@@ -1,1 +1,1 @@
-"""The state of the source between two micro-batches, and its offset."""
+"""What the source of the share_partition query keeps in memory between two polls, and its offset."""

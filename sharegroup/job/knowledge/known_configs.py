@@ -15,7 +15,7 @@ Values = Mapping[str, Mapping[str, Any]]
 
 
 class KnownConfigs:
-    """The effective configs, None before they were read; `replace` returns the groups whose config has changed."""
+    """The effective configs of all groups, as of the last call of `replace`."""
 
     def __init__(self) -> None:
         self._values: Values | None = None
@@ -27,7 +27,7 @@ class KnownConfigs:
         return self._values is None
 
     def is_current(self, values: Values) -> bool:
-        """Return whether these are the current values. Unchanged values are usually the same object."""
+        """Return whether `values` equals the stored values. Unchanged values are usually the same object."""
         return values is self._values or values == self._values
 
     def replace(self, values: Values, groups: Collection[str]) -> list[str]:
@@ -58,9 +58,9 @@ class KnownConfigs:
         return self.get(group_id).isolation_level is IsolationLevel.READ_COMMITTED
 
     def get_offset_reset(self, row: SharePartitionRow) -> AutoOffsetReset:
-        """Return the offset reset of a share-partition without a start offset.
+        """Return the offset reset strategy of a share-partition without a start offset.
 
-        The row has the strategy that was configured when it was written.
+        If its row has a strategy, which was configured when the row was written, the current config is ignored.
         """
         if row.auto_offset_reset is not None:
             return AutoOffsetReset.parse(row.auto_offset_reset)

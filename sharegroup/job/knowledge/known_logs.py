@@ -32,7 +32,10 @@ class KnownLogs:
             self._unknown.add(log)
 
     def mark_stale(self, logs: Collection[TopicIdPartition]) -> None:
-        """Mark logs as stale, because a share-partition starts to read them; others may read them already."""
+        """Mark logs as stale, so that a new share-partition starts at the offsets of the next response.
+
+        Offsets that were fetched before for other share-partitions may be old.
+        """
         self._unknown.update(logs)
 
     def remove(self, log: TopicIdPartition) -> None:

@@ -1,4 +1,4 @@
-"""The source's copy of `share_partitions`, with indexes for what a poll looks up."""
+"""The source's copy of the table `share_partitions`, with indexes for the look-ups of a poll."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import NamedTuple, Self, TypeVar
@@ -31,8 +31,10 @@ class TopicIdPartition(NamedTuple):
 
 
 class Listing:
-    """The listed share-partitions. All methods except `get` and `has_name` ignore rows that are being deleted, because
-    these need no log."""
+    """The share-partitions in the table, with indexes by log, topic, name and group.
+
+    Rows that are being deleted need no log, so all look-ups except `get` and `has_name` ignore them.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[SharePartitionKey, SharePartitionRow] = {}
@@ -102,7 +104,7 @@ class Listing:
         return self._logs_of_topic.get(topic_id, ())
 
     def ids_of(self, name: str) -> Collection[str]:
-        """Return the ids of the topics that are listed under a name."""
+        """Return the ids of the topics with this name in the table."""
         return self._ids_of_name.get(name, ())
 
     def logs_of_group(self, group_id: str, topic_id: str | None = None) -> Iterator[TopicIdPartition]:
@@ -117,7 +119,7 @@ class Listing:
         return self._keys_of_group.keys()
 
     def manageable_rows(self, keys: Iterable[SharePartitionKey]) -> Iterator[SharePartitionRow]:
-        """Yield the rows of those of these share-partitions that are not being deleted, in the order of their keys."""
+        """Yield the rows of the given share-partitions, except those that are being deleted, ordered by key."""
         for key in sorted(keys):
             row = self._rows.get(key)
             if row is not None and not row.deleting:

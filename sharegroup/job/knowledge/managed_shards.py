@@ -1,4 +1,7 @@
-"""The share-partitions that the operator's shards manage, according to what the source has sent."""
+"""The share-partitions that the operator manages, which are those that the source has sent to it with their state.
+
+A *shard* is some partitions of one topic in one group, under one key of the operator.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -8,7 +11,10 @@ from sharegroup.types import SharePartitionKey
 
 
 class ManagedShards:
-    """Managed share-partitions and their state epochs; `shards` is the number of operator keys of a group's topic."""
+    """Managed share-partitions with their state epochs, by shard and group.
+
+    `shards` is the number of shards for each topic of a group (`operator.shards`).
+    """
 
     def __init__(self, shards: int) -> None:
         self.shards = shards

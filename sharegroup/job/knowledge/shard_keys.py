@@ -1,4 +1,4 @@
-"""The operator's key: one string, because per-column work dominates a narrow batch.
+"""The key of the share_partition operator. It is one string, because several key columns would make a batch slower.
 
 A share-partition belongs to shard `partition % shards` of its (group, topic id). Topic ids contain no tab, but a group
 id may, so the key is split from the right. Rows that name no share-partition get the key `UNKEYED`.
@@ -11,7 +11,7 @@ UNKEYED = ""
 
 
 class ShardKey(NamedTuple):
-    """A (group, topic id, shard)."""
+    """The key of a shard: some partitions of one topic in one group."""
 
     group_id: str
     topic_id: str

@@ -3,9 +3,10 @@
 Spark stores an offset for each micro-batch, and writes the newest one again with every batch that has only requests.
 An offset therefore contains changes, not the whole state:
 
-    rows        of the batch that ends here; the states of what it loads are read at `state_version`
-    position    what a restarted process cannot derive otherwise: the version of `share_partitions` whose rows were all
-                sent, and the rows that are nevertheless not managed (`waiting`, `gone`)
+    rows        the rows of the batch that ends at this offset. The states of the share-partitions that it loads are
+                not included; they are read from version `state_version` of `share_group_state`
+    position    what a restarted process cannot read elsewhere: the version of `share_partitions` up to which all rows
+                were sent, and the rows that the operator does not manage although they were read (`waiting`, `gone`)
 
 The position has no log offsets or configs; a restarted process sends them again.
 """
@@ -22,12 +23,12 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 NOTHING_READ = -1
 #: The version of the offset JSON.
 FORMAT = 1
-#: A list with longer JSON is compressed, and a new offset without it follows soon.
+#: A list with longer JSON, in characters, is compressed. A new offset without large rows follows soon.
 _LARGE = 2_000
 
 
 class OlderFormatError(ShareGroupError):
-    """The checkpoint was written by a version of this project with another offset JSON."""
+    """The checkpoint was written by a version of this project with another format of the offset JSON."""
 
 
 class SourceRow(NamedTuple):
@@ -43,8 +44,18 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """`waiting` names rows of `share_partitions` that are not managed yet (`waiting_key`), `gone` the ids of deleted
-    topics. `clock_ms` is the time of the last ticks."""
+    """An offset of the source.
+
+    Attributes:
+        seq: the number of the offset; the next one is higher by 1.
+        shards: `operator.shards` when the offset was made.
+        partitions_version: the version of `share_partitions` that was read.
+        state_version: the version of `share_group_state` from which the rows' states are read.
+        waiting: names (`waiting_key`) of the rows of `share_partitions` that are not managed yet.
+        gone: the ids of deleted topics.
+        clock_ms: the time of the last ticks, by the brokers' clocks.
+        rows: the rows of the batch that ends at this offset.
+    """
 
     seq: int = 0
     shards: int = 0
@@ -76,7 +87,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """Decode an offset. Raises OlderFormatError."""
+        """Decode an offset. Raises OlderFormatError if its format is not `FORMAT`."""
         values = dict(row)
         if values.pop("format", None) != FORMAT:
             raise OlderFormatError(
@@ -95,5 +106,5 @@ def pack(values: Any) -> Any:
 
 
 def unpack(packed: Any) -> Any:
-    """Decode a packed list."""
+    """Return the list that `pack` encoded."""
     return unpack_json(packed) if isinstance(packed, str) else packed

@@ -1,7 +1,7 @@
-"""What the source of the share_partition query has in memory at the offset `offset`.
+"""What the source of the share_partition query keeps in memory. It belongs to one offset, the last that was returned.
 
-The part that comes from the tables can be restored from the offset alone (`resume`). A restarted process does not have
-the rest (log offsets, configs, ticked keys), and sends it again.
+The part that comes from the tables can be restored from the offset and the tables (`resume`). A restarted process does
+not have the rest (log offsets, configs, which keys have had a tick), and sends it again.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,13 @@ from sharegroup.types import SharePartitionKey
 
 
 class SourceState:
-    """`waiting` has the listed share-partitions that are not managed yet, with their state epochs. `gone` has, by id,
-    the deleted topics with the share-partitions (and state epochs) whose shards have been notified."""
+    """The state of the source at one offset.
+
+    Attributes:
+        waiting: the share-partitions that are in the table but not managed yet, with their state epochs.
+        gone: by id of a deleted topic, the share-partitions (with state epochs) whose shards have been notified.
+        ticked_all: whether every key has had a tick since the start of the process.
+    """
 
     def __init__(self, offset: SourceOffset, shards: int) -> None:
         self.offset = offset
@@ -32,7 +37,7 @@ class SourceState:
 
     @classmethod
     def resume(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow]) -> Self:
-        """Restore what the operator manages; `listed` has the share-partitions at the offset's version."""
+        """Restore the state at an offset. `listed` has the rows of `share_partitions` at the offset's version."""
         knowledge = cls(offset, offset.shards)
         knowledge.gone = {topic_id: {} for topic_id in offset.gone}
         waiting = set(offset.waiting)

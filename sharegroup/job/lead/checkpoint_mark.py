@@ -1,7 +1,8 @@
 """A file in a query's checkpoint on a local disk that records what the checkpoint depends on.
 
-Spark does not sync its checkpoint. After a power loss it may be torn, or older or newer than the tables. The tables
-alone are always sufficient, so a checkpoint that was in use before the machine's last boot is dropped.
+Spark does not sync its checkpoint. After a power loss it may be torn (incomplete or damaged), or older or newer than
+the tables. The tables alone are always sufficient, so a checkpoint that was in use before the machine's last boot is
+dropped.
 
 A checkpoint is also wrong if its tables have lost commits, for example because they were restored from a backup. Each
 batch therefore records the newest batches in its tables. Checkpoints on object stores have no such file.
@@ -21,15 +22,19 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CheckpointMark(NamedTuple):
-    """`boot_id` identifies the boot of the machine; it is empty if unknown. `committed` has, by table, the newest
-    batches of the query that are in the tables."""
+    """The content of the file.
+
+    Attributes:
+        boot_id: identifies the boot of the machine during which the checkpoint was last used; empty if unknown.
+        committed: by table, the newest batch of the query that the table had.
+    """
 
     boot_id: str
     committed: Mapping[str, int]
 
 
 class MarkFile:
-    """The mark in one checkpoint folder. Nothing is done for a folder on an object store."""
+    """The mark file in one checkpoint folder. For a folder on an object store, all methods do nothing."""
 
     def __init__(self, folder: str) -> None:
         is_local = "://" not in folder or folder.startswith("file://")

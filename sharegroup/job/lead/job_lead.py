@@ -1,9 +1,10 @@
 """Decides in one table which of several jobs on the same tables leads, before any other table is touched.
 
 Each job acquires a leader epoch above all existing ones at its start, as one commit to the deciding table. Its queries
-then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch, and it is the
-higher one in every table, in whatever order they reach the tables. The other job is fenced when it reaches a table
-second, at its next commit, or, if it has nothing to commit, by its regular check of the deciding table.
+then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch, and this epoch
+wins in every table, in whatever order the jobs open the tables. The other job is fenced when it opens a table that
+already has the higher epoch, at its next commit, or, if it has nothing to commit, by its regular check of the deciding
+table.
 """
 
 import logging
@@ -78,15 +79,18 @@ class JobLead:
 
 
 class LeadWatch:
-    """Checks the leader at an interval; a job without commits would not notice that another job leads."""
+    """Checks at an interval whether another job leads, which a job without commits would not detect otherwise."""
 
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
         self._due = clock()
-        self._outage = OutageLog(logger, "cannot check which job leads", "it can be checked again which job leads")
+        self._outage = OutageLog(logger, "cannot check which job leads", "the leader is checked again")
 
     def poll(self) -> None:
-        """Check if it is time to. Raises FencedLeaderError. An unavailable store is only logged; commits report it."""
+        """Check which job leads, if the interval has passed. Raises FencedLeaderError if another job does.
+
+        If the store is unavailable, that is only logged, because the next commit reports it.
+        """
         if self._clock() < self._due:
             return
         try:

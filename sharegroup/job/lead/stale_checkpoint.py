@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
-#: The key in a commit's info of the newest batches that the query's other tables had at that time, by table.
+#: The key under which a commit's info has, by table, the newest batch in each of the query's other tables at that time.
 COMMITTED = "committed"
 
 
@@ -20,11 +20,15 @@ class StaleCheckpointError(ShareGroupError):
 
 
 class Checkpoint(NamedTuple):
-    """A query's checkpoint before the query starts: its path, and the newest batch that it has planned (-1 for none).
+    """A query's checkpoint before the query starts.
 
-    Spark plans each batch there before it runs. The checkpoint therefore has at least as many batches as the tables,
-    and more if batches without effects committed nothing. `committed` has, by table, the newest batches that were in
-    the tables. `shuffle_partitions` is the number that the state is stored for; None before the first batch.
+    Spark adds each batch to the checkpoint before it runs. The checkpoint therefore has at least as many batches as the
+    tables, and more if batches without effects committed nothing.
+
+    Attributes:
+        newest_batch: the newest batch in the checkpoint; -1 if there is none.
+        shuffle_partitions: the number of shuffle partitions that the state is stored in; None before the first batch.
+        committed: by table, the newest batch of the query that was in the table.
     """
 
     path: str
@@ -41,11 +45,14 @@ class Checkpoint(NamedTuple):
 def reject_stale_checkpoint(
     checkpoint: Checkpoint | None, last_info: Info | None, committed: int, last_leader_epoch: Callable[[str], int]
 ) -> None:
-    """Raise StaleCheckpointError if the query must not continue from the checkpoint. None means no checkpoint.
+    """Raise StaleCheckpointError if the query must not continue from the checkpoint (None: there is no checkpoint).
 
-    A checkpoint is stale if the tables have batches of its own query that it does not have (it was restored from a
-    backup); `committed` is the newest one. It is also stale if another query has written after the last start of its
-    own query: `last_info` names the last writer, `last_leader_epoch` returns the epoch of a query's last start.
+    A checkpoint is stale in two cases:
+
+    - The tables have batches of its query that it does not have, because it was restored from a backup. `committed` is
+      the newest batch of its query in the tables.
+    - Another query has written the tables after the last start of its query. `last_info` is the info of the newest
+      commit; `last_leader_epoch` returns the leader epoch of the last start of the query with an id.
     """
     if checkpoint is None:
         return
@@ -58,8 +65,8 @@ def reject_stale_checkpoint(
         return
     if last_leader_epoch(checkpoint.query_id) <= last_info["leader_epoch"]:
         raise StaleCheckpointError(
-            f"the tables were last written by query {last_info['query_id']}, the checkpoint {checkpoint.path} belongs "
-            f"to query {checkpoint.query_id}: {ADVICE}"
+            f"the tables were last written by query {last_info['query_id']}, but the checkpoint {checkpoint.path} "
+            f"belongs to query {checkpoint.query_id}: {ADVICE}"
         )
 
 
@@ -68,8 +75,9 @@ def reject_checkpoint_ahead(
 ) -> None:
     """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.
 
-    `committed` returns the newest batch of the checkpoint's query in a table. None means no checkpoint. `beside` is the
-    path of the other query's checkpoint, which has read these tables and must be removed too.
+    `committed` returns the newest batch of the checkpoint's query in a table. `checkpoint` is None if there is none.
+    `beside` is the path of the other query's checkpoint, which must be removed too, because that query has read these
+    tables.
     """
     advice = f"remove that checkpoint and the other query's checkpoint {beside}, and {_BACK}" if beside else ADVICE
     if checkpoint is None:
@@ -88,9 +96,10 @@ def reject_lost_commits(
 ) -> None:
     """Raise StaleCheckpointError if the other query's tables, which the checkpoint's query has read, lost commits.
 
-    The other query's own checkpoint shows that too, unless it was removed. `other_info` is the info of the newest
-    commit of the other query's first table; `newest_batch` returns the newest batch of a query in one of its tables.
-    None means no checkpoint. The checkpoint may name versions of these tables that no longer exist.
+    The checkpoint may name versions of these tables that no longer exist. The other query's own checkpoint shows the
+    loss too, unless it was removed. `other_info` is the info of the newest commit of the other query's first table.
+    `newest_batch` returns the newest batch of a query in one of the other query's tables. `checkpoint` is None if there
+    is none.
     """
     if checkpoint is None or other_info is None:
         return

@@ -1,6 +1,8 @@
-"""Requests log offsets from the leaders. A response counts only if the name referred to one topic before and after.
+"""Requests log offsets from the leaders of partitions.
 
-All leaders are queried in one call. A leader that does not respond costs only its own partitions.
+Offsets are requested by topic name. A response counts only if the name referred to the same topic before the request
+and after the response. All leaders are queried in one call. If a leader does not respond, only its own partitions are
+left out.
 """
 
 import logging
@@ -21,8 +23,10 @@ _Found = TypeVar("_Found")
 
 
 class Logs(Protocol):
-    """The brokers: see `LogPoll`. Partitions whose leaders do not respond are left out. An exception means that no
-    broker responded."""
+    """The interface to the logs at the brokers, implemented by `LogPoll`.
+
+    Partitions whose leaders do not respond are left out. An exception means that no broker responded.
+    """
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
         """Describe topics; None for one that does not exist. Topics without a usable response are left out."""
@@ -39,17 +43,17 @@ class Logs(Protocol):
         """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the end offset of each log under leaders up to the given epoch."""
+        """Return, for each log, the end offset of what leaders up to the given epoch wrote (OffsetForLeaderEpoch)."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """Return the first offset at or after a time (ms) for each log; None without such a record."""
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
 
 
 class LogOffsetQueries:
-    """Queries leaders, and remembers which of them did not respond. `topics` maps names to topic ids."""
+    """Queries leaders, and stores which of them did not respond. `topics` maps topic names to topic ids."""
 
     def __init__(self, logs: Logs, topics: TopicIdentities) -> None:
         self._logs, self._topics = logs, topics
@@ -107,7 +111,7 @@ class LogOffsetQueries:
         }
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
         self._leaders.discard_topics(topics)
         self._topics.discard_names(topics)
         if topics:
@@ -116,7 +120,7 @@ class LogOffsetQueries:
     def fetch_offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
     ) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after a time for logs with a response; None where there is no such record."""
+        """Return, for each log with a response, the first offset at or after a time (ms); None if there is none."""
 
         def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
@@ -126,10 +130,10 @@ class LogOffsetQueries:
     def _ends(
         self, partitions: Collection[TopicPartition], before: Mapping[TopicPartition, PartitionLog]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[int, int | None]]]:
-        """Return the end offsets of logs, and each leader's epoch with the offset at which that epoch may have begun.
+        """Return the end offsets of logs, and the (leader_epoch, epoch_start) of each log as in `PartitionLog`.
 
-        The offset is where the leaders wrote that were elected after the previous response. An end offset is left out
-        if it comes from an earlier leader, which has not learned of the election yet.
+        `epoch_start` is the first offset that was written by leaders elected after the previous response. An end offset
+        is left out if it comes from an earlier leader that is not yet aware of the election.
         """
         ends = dict(self._logs.ends(partitions))
         with_ids = [p for p in ends if self._topics.has_id(p.topic)]
@@ -171,7 +175,7 @@ class LogOffsetQueries:
         query: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
         now_ms: int,
     ) -> dict[TopicPartition, _Found]:
-        """Query the partitions that have a leader; the others are tried again later."""
+        """Query the partitions that have a leader. Partitions without a leader or a response are tried again later."""
         self._now_ms = now_ms
         askable = self._leaders.with_leader(partitions, now_ms)
         if not askable:

@@ -43,7 +43,7 @@ class LogPoll:
         return self._client.leader_epochs(partitions)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end offset of each log under leaders up to the given epoch."""
+        """Return, for each log, the end offset of what leaders up to the given epoch wrote (OffsetForLeaderEpoch)."""
         return self._loop.run(self._client.fetch_epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -52,14 +52,17 @@ class LogPoll:
         return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return all partitions of a topic; none if it does not exist. Raises KafkaConnectionError."""
+        """Return all partitions of a topic; none if it does not exist.
+
+        Raises KafkaConnectionError if no broker responds.
+        """
         (found,) = self._topics([topic])
         return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
         """Describe topics; None for one that does not exist. A topic that the broker does not report is left out.
 
-        Raises KafkaConnectionError.
+        Raises KafkaConnectionError if no broker responds.
         """
         names = [name for name in topics if is_topic_name(name)]
         return {
@@ -69,7 +72,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics; nobody requests them any longer."""
+        """Discard what is stored about topics that are no longer requested."""
 
         async def forget() -> None:
             self._client.remove_topics(topics)
@@ -77,7 +80,7 @@ class LogPoll:
         self._loop.run(forget())
 
     def waiter(self) -> KafkaConsumer:
-        """Return a new consumer for waiting until a partition has unread committed records; it fetches little."""
+        """Return a new consumer for waiting until a partition has unread committed records. It fetches few bytes."""
         limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
         return offsets_consumer(self._settings, read_committed=True, **limits)
 

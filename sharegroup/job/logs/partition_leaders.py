@@ -1,7 +1,7 @@
 """Selects the partitions whose log offsets can be requested: those with a leader.
 
-Leaders are looked up first, so that no request waits for a partition without a leader. A partition without a response
-is looked up again, after increasing pauses.
+Leaders are looked up first, so that no request waits for a partition without a leader. If a leader does not respond,
+the leader of the partition is looked up again, after increasing pauses.
 """
 
 import logging
@@ -22,7 +22,7 @@ _NAMED_IN_LOG = 10
 
 @dataclass
 class _Trouble:
-    """The partitions of a topic without a leader or response, and which problems were logged."""
+    """The partitions of a topic that have no leader, or whose leader does not respond, and when to retry them."""
 
     began_ms: int
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -32,8 +32,10 @@ class _Trouble:
 
 
 class PartitionLeaders:
-    """Remembers which partitions could not be queried, and when to retry. `look_up` returns the leader of each
-    partition of some topics that has one."""
+    """The leaders of partitions, and which partitions could not be queried.
+
+    `look_up` returns the leader of each partition of the named topics; a partition without a leader is left out.
+    """
 
     def __init__(self, look_up: Callable[[Collection[str]], Mapping[TopicPartition, int]]) -> None:
         self._look_up = look_up
@@ -43,7 +45,7 @@ class PartitionLeaders:
     def with_leader(
         self, wanted: Collection[TopicPartition], now_ms: int
     ) -> dict[tuple[str, int], list[TopicPartition]]:
-        """Return those of these partitions that have a leader, by topic and leader."""
+        """Return the wanted partitions that have a leader, by (topic, id of the leader)."""
         self._find([partition for partition in wanted if partition not in self._leaders], now_ms)
         found: dict[tuple[str, int], list[TopicPartition]] = {}
         for partition in sorted(wanted):
@@ -66,10 +68,10 @@ class PartitionLeaders:
                 )
 
     def record_no_response(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
-        """Record a missing response: retry these partitions after a pause, and look up their leader's others again.
+        """Record that a leader did not respond for these partitions; they are retried after a pause.
 
-        Nothing is logged, because the client logs a broker that does not respond
-        (`kafka_clients.connections.silent_brokers`).
+        The leaders of all partitions that it led are looked up again. Nothing is logged, because the client logs a
+        broker that does not respond (`kafka_clients.connections.silent_brokers`).
         """
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, "", now_ms)

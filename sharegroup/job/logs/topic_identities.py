@@ -1,20 +1,21 @@
 """Detects deleted topics: those whose name now refers to another topic, or to none.
 
-In Kafka a topic is its id. A topic that is recreated under its name is another topic, with another log. Offsets are
-requested by name, so they count only for the topic that the name refers to in the newest response.
+Kafka identifies a topic by its id. A topic that is recreated under its name is another topic, with another log. Offsets
+are requested by name, so they count only for the topic that the name refers to in the newest response.
 
 A wrong conclusion would delete a group's state. Nothing is therefore concluded from missing responses, or from a single
 response of one broker, whose metadata may be outdated:
 
-    the name refers to no topic           deleted after the grace time, if all responses agreed
-    to another topic now                  deleted after two seconds, if all responses agreed
-    to another topic, and never           deleted after the grace time, because the responses may be outdated
-    referred to this one
-    to a topic that was deleted           the response is outdated, and ignored for the grace time
+    the topic's name refers to            conclusion
+    no topic                              the topic was deleted, if all responses during the grace time agree
+    another topic                         the topic was deleted, if all responses during two seconds agree
+    another topic, and no response        the topic was deleted, if all responses during the grace time agree; they are
+    ever named this one                   more likely to be outdated
+    a topic that was deleted before       the response is outdated, and ignored for the grace time
 
 The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
-responses does not count: brokers that start twice may report no topics each time, and the job's machine may have
-been suspended.
+responses does not count, for two reasons: brokers that start twice may report no topics each time, and the job's
+machine may have been suspended.
 """
 
 import logging
@@ -33,7 +34,8 @@ logger = logging.getLogger(__name__)
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
-#: How much of the time between two responses counts, at most: several polls, also between long micro-batches.
+#: The maximum part of the time between two responses, in ms, that counts as grace time. It is as long as several polls,
+#: because long micro-batches delay polls.
 _MAX_GAP_MS = 10_000
 #: The maximum number of stored ids per name.
 _MAX_IDS = 16
@@ -51,9 +53,9 @@ Describe = Callable[[Collection[str]], Mapping[str, TopicDescription | None]]
 
 @dataclass
 class _Response:
-    """The topic that a name refers to (None: no topic).
+    """A series of responses that agree on the topic that a name refers to (None: no topic).
 
-    The times are the first and the last one of an uninterrupted series of such responses.
+    `first_ms` and `last_ms` are the times of the first and the last response of the series.
     """
 
     topic_id: str | None
@@ -62,10 +64,10 @@ class _Response:
 
 
 class TopicIdentities:
-    """Compares the topics that names refer to now with the previous ones.
+    """Stores which topics names refer to, and decides which topics were deleted.
 
-    `describe` returns each topic, None for one that does not exist; it leaves out names without a response. `grace_ms`
-    is the config `topic.deletion.grace.ms`.
+    `describe` returns the topic of each name, or None if there is no such topic. It leaves out names without a
+    response. `grace_ms` is the config `topic.deletion.grace.ms`.
     """
 
     def __init__(self, describe: Describe, grace_ms: int) -> None:
@@ -85,7 +87,7 @@ class TopicIdentities:
         return now_ms >= self._due_ms
 
     def poll(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
-        """Look up these (name, id) if it is time to; from then on only these are requested."""
+        """Look up these topics, given as (name, id), if the interval has passed. Other topics are no longer polled."""
         if not self.is_due(now_ms):
             return
         self._polled_since_ms = {topic: self._polled_since_ms.get(topic, now_ms) for topic in topics}
@@ -101,7 +103,7 @@ class TopicIdentities:
         self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else POLL_MS)
 
     def poll_now(self, names: Collection[str], now_ms: int) -> bool:
-        """Look names up without regard to the interval; return whether there was a response."""
+        """Look up names now, even if the interval has not passed; return whether a broker responded."""
         try:
             self._look_up(sorted(names), now_ms)
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
@@ -110,7 +112,10 @@ class TopicIdentities:
         return True
 
     def describe(self, names: Collection[str], now_ms: int) -> dict[TopicPartition, int]:
-        """Look names up now, and return the leader of each partition that has one. Raises the errors of `describe`."""
+        """Look up names now, and return the leader of each partition that has one.
+
+        Raises the errors of the function `describe`.
+        """
         return {
             TopicPartition(name, partition): leader
             for name, described in self._look_up(names, now_ms)
@@ -118,9 +123,10 @@ class TopicIdentities:
         }
 
     def has_id(self, name: str) -> bool:
-        """Return whether topics of the name have ids; False only if a broker reported one without.
+        """Return whether topics of the name have ids; False only if a broker reported the topic without one.
 
-        It is True while the name refers to no topic. Otherwise the log of the next topic would be taken for a new log.
+        It is True while the name refers to no topic. With False, a shorter log would count as the log of a recreated
+        topic (`PartitionLog.has_topic_id`).
         """
         response = self._responses.get(name)
         return response is None or response.topic_id != ""
@@ -130,7 +136,7 @@ class TopicIdentities:
         return name in self._responses and self._responses[name].topic_id in (topic_id, "")
 
     def is_gone(self, name: str, topic_id: str) -> bool:
-        """Return whether the topic was deleted."""
+        """Return whether the topic was deleted, by the rules of this module."""
         response = self._responses.get(name)
         if response is None or self.stands_for(name, topic_id):
             return False
@@ -157,7 +163,7 @@ class TopicIdentities:
         ]
 
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Store a response; return False if it is outdated."""
+        """Store a response; return False, without storing it, if it is outdated."""
         self._learned.add(name)
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False
@@ -178,7 +184,7 @@ class TopicIdentities:
         return True
 
     def _skip_gap(self, name: str, response: _Response, now_ms: int) -> None:
-        """Move the beginnings of the grace time over a long time without responses."""
+        """Exclude a long time without responses from the grace time, by moving the start of the latter."""
         gap_ms = max(0, now_ms - response.last_ms - _MAX_GAP_MS)
         if gap_ms:
             response.first_ms += gap_ms
@@ -186,7 +192,7 @@ class TopicIdentities:
                 self._polled_since_ms[topic] = min(now_ms, self._polled_since_ms[topic] + gap_ms)
 
     def _is_insisted_on(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Return whether a response that seemed outdated has been the only one for the grace time."""
+        """Return whether a response that seemed outdated has been repeated for the whole grace time."""
         doubt = self._doubts.get(name)
         if doubt is None or doubt.topic_id != topic_id:
             doubt = self._doubts[name] = _Response(topic_id, now_ms, now_ms)

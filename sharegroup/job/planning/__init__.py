@@ -1,1 +1,1 @@
-"""Plan the rows of the next micro-batch."""
+"""Plans which rows the source of the share_partition query sends in the next micro-batch."""

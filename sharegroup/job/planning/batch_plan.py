@@ -31,12 +31,12 @@ class BatchPlan:
         self._add(rows.TOPIC_DELETED, topic, sorted(shard_keys))
 
     def add_unload(self, managed: ManagedShards, keys: Collection[SharePartitionKey]) -> None:
-        """Add share-partitions that are no longer managed."""
+        """Add the unloading of share-partitions that are no longer managed."""
         for shard_key, of_shard in managed.by_shard(keys).items():
             self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
     def add_deletions(self, managed: ManagedShards, deletions: Iterable[SharePartitionRow]) -> None:
-        """Add share-partitions whose states must be deleted."""
+        """Add the deletion of the states of share-partitions."""
         epochs = {row.key: row.state_epoch for row in deletions}
         for shard_key, keys in managed.by_shard(epochs).items():
             self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
@@ -45,11 +45,11 @@ class BatchPlan:
         self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def add_fences(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
-        """Add the current processes of members of a group; earlier processes are fenced."""
+        """Add the current process of members of a group; the operator then rejects requests of earlier processes."""
         self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 
     def add_loads(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
-        """Add share-partitions that a shard manages from now on; `batch_rows` adds their states."""
+        """Add the loading of share-partitions, which a shard then manages; `batch_rows` adds their states."""
         self._add(rows.LOAD, loads, [shard_key])
 
     def add_log_offsets(self, logs: dict[str, list[list[Any]]]) -> None:
@@ -69,7 +69,7 @@ class BatchPlan:
             self._add(rows.LEASES_OVER, list(of_key), sorted(shard_keys))
 
     def add_tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
-        """Add a tick: all requests that were appended before the time have been read."""
+        """Add a tick with the time `clock_ms`, before which all appended requests have been read."""
         self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:

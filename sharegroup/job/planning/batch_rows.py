@@ -1,7 +1,7 @@
-"""Converts two offsets of the `kafka_log_offsets` source to the rows between them, identically in every run.
+"""Makes the rows of a batch from its two offsets of the `kafka_log_offsets` source, identically in every run.
 
-The rows are in the end offset, except for the states of what is loaded, which are read at its `state_version`. A batch
-of the offset log can therefore be run again on an executor, even days later.
+The end offset contains the rows, except for the states of the share-partitions to load. These are read from the table
+at the offset's `state_version`. A batch of the offset log can therefore be run again on an executor, even days later.
 """
 
 import json
@@ -47,7 +47,7 @@ def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates
 
 
 def is_current(state: ShareGroupOffset | None, state_epoch: int) -> bool:
-    """Return whether the state has the share-partition's epoch, not an earlier one."""
+    """Return whether there is a state, and its epoch is not earlier than `state_epoch`."""
     return state is not None and state.header.state_epoch >= state_epoch
 
 
@@ -63,7 +63,7 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """Add the state if it has the current epoch; otherwise keep the start offset that was looked up."""
+    """Return a load row with its state if that has the current epoch; otherwise with the start offset that it has."""
     state = states.get(key)
     header = state.header.dump() if state is not None else None
     if state is not None and is_current(state, load["state_epoch"]):

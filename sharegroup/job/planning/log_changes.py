@@ -11,8 +11,11 @@ from sharegroup.types import SharePartitionKey
 
 
 class LogChanges:
-    """Polls the logs that are due. `poll_ms` is the interval for logs that a member waits for, `idle_poll_ms` the
-    interval for all logs."""
+    """Polls the brokers for log offsets and deleted topics.
+
+    `poll_ms` is the interval for logs from which a member waits for records. `idle_poll_ms` is the interval for all
+    logs.
+    """
 
     def __init__(self, topics: TopicIdentities, queries: LogOffsetQueries, poll_ms: int, idle_poll_ms: int) -> None:
         self._topics, self._queries = topics, queries
@@ -52,7 +55,7 @@ class LogChanges:
         """Return the logs to request between the idle polls.
 
         These are unknown logs, logs that requests concern or members wait for, and logs of groups whose config
-        changed, because such a group may need the other end offset.
+        changed, because such a group may now read up to the last stable offset, or no longer.
         """
         listing = poll.known.listing
         wanted = set(poll.known.logs.unknown)
@@ -71,7 +74,7 @@ class LogChanges:
         return due
 
     def _detect_deleted_topics(self, poll: SourcePoll) -> None:
-        """Send deleted topics to their shards: once, and again when a share-partition is listed again."""
+        """Notify the shards of each deleted topic once, and again when one of its share-partitions is added."""
         known, listing = poll.known, poll.known.listing
         names = self._topics.pop_updated_names() | {key.topic for key in poll.added}
         for name in sorted(names):

@@ -1,11 +1,12 @@
-"""Decides what the `kafka_log_offsets` source sends next. Waiting is implemented elsewhere.
+"""Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
 All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
-or in a simulation. There is no clock here: `now_ms` is passed in. It is a steady time, which nobody sets, because a
-topic's state may depend on how long its name refers to no topic. The brokers' time is in the handover.
+or in a simulation. `now_ms` is a steady time, which nobody can set, because the decision that a topic was deleted
+depends on how long its name refers to no topic. The brokers' time is in the handover.
 
-The cost of a poll depends on the changed rows of `share_partitions`, the logs that somebody waits for, and the expired
-deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned offset.
+The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
+and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned
+offset.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,7 +36,7 @@ from sharegroup.types import LAST_ALTERED_MS, SharePartitionKey
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """`shards` is `operator.shards`; the intervals are those of the job's config, in ms."""
+    """Settings of the planner, from the job's config: `operator.shards`, and intervals in ms."""
 
     shards: int
     poll_ms: int
@@ -44,8 +45,7 @@ class PlannerSettings:
 
 
 class LogOffsetsPlanner:
-    """Decides the source's next offset. One planner lives as long as the source's process; its memory may be lost at
-    any time."""
+    """Decides the source's next offset. A process has one planner; a new one restores its state from the offset."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: GroupConfigSource, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
@@ -60,8 +60,9 @@ class LogOffsetsPlanner:
     ) -> SourceOffset | None:
         """Return the offset after `before`; None if nothing has changed.
 
-        `handover` comes from the driver. `requested` has the ids of topics that unread requests concern, because
-        somebody waits for them. All requests appended before `safe_ms`, by the brokers' time, are read (0: not known).
+        `handover` comes from the driver. `requested` has the ids of topics that unread requests concern; their logs are
+        polled now, because members wait for them. All requests appended before `safe_ms`, by the brokers' time, have
+        been read (0: not known).
         """
         # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
         known, self._known = self._known, None
@@ -142,13 +143,13 @@ class LogOffsetsPlanner:
 
 
 def _needs_state(known: SourceState, row: SharePartitionRow) -> bool:
-    """Return whether the share-partition's state decides what happens to it, and was not read yet."""
+    """Return whether the share-partition's state must be read to decide whether it can be loaded."""
     has_changed = known.waiting.get(row.key) != row.state_epoch
     return not row.initializing or (has_changed and not can_start(known, row, {}))
 
 
 def _without_groups(poll: SourcePoll, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
-    """Return the pending share-partitions of other groups than these; those of these groups are no longer managed."""
+    """Stop managing the share-partitions of the stopped groups; return the pending ones of all other groups."""
     managed = poll.known.managed
     if stopped:
         of_stopped = [key for key in list(managed.keys()) if key.group_id in stopped]
@@ -167,7 +168,7 @@ def _add_loads(poll: SourcePoll, loads: Collection[SharePartitionRow], starts: S
 
 
 def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
-    """Return a load row. `log` is null while unknown: records can be acknowledged then, but not acquired."""
+    """Return a load row. While its `log` is null (unknown), records can be acknowledged, but not acquired."""
     log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
     return {
         "topic": row.key.topic,
@@ -208,9 +209,9 @@ def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
 
 
 def _tick(poll: SourcePoll, safe_ms: int) -> int:
-    """Tick the keys whose deadline is before the safe time, and every key once after a start; return the tick time.
+    """Add ticks for the keys whose deadline is before the safe time; return the time of the ticks.
 
-    End what gateways have reserved whose leases ended before the safe time.
+    Every key gets one tick after a start. Reservations of gateways whose leases ended before the safe time are ended.
     """
     known = poll.known
     poll.batch.add_ended_leases(poll.handover.leases.over_at(safe_ms))

@@ -12,11 +12,18 @@ from sharegroup.types import SharePartitionKey
 
 @dataclass(frozen=True)
 class SourcePoll:
-    """`handover` comes from the driver, `requested` has the ids of topics that unread requests concern, `batch` has the
-    rows to send, and `now_ms` is a steady time.
+    """The input of one poll, and its results so far.
 
-    `pending` has the share-partitions that must be managed and are not, and `added` those of them whose rows are new.
-    `removed` has those that are no longer managed, and `reconfigured` the groups whose config has changed.
+    Attributes:
+        known: the source's state, which the poll updates.
+        handover: what the driver has sent to the source.
+        requested: the ids of the topics that unread requests concern.
+        now_ms: the time of the poll, by the steady clock.
+        batch: the rows to send.
+        pending: the share-partitions that must be managed and are not managed yet.
+        added: those of `pending` whose rows are new or changed.
+        removed: the share-partitions that are no longer managed.
+        reconfigured: the groups whose config has changed.
     """
 
     known: SourceState

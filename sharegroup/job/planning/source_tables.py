@@ -1,4 +1,4 @@
-"""What the source of the share_partition query reads from the tables: the interface between planning and storage."""
+"""The interface through which planning reads the Delta tables (source of the share_partition query)."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from sharegroup.types import SharePartitionKey
 
 
 class SourceTables(Protocol):
-    """The Delta tables: see `PinnedTables`."""
+    """Reads the Delta tables at given versions; implemented by `PinnedTables`."""
 
     def newest_version(self, table: str) -> int:
         """Return the table's newest version."""
@@ -25,14 +25,14 @@ class SourceTables(Protocol):
         """Return the folded states of these share-partitions at a version, without those that have none."""
 
     def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
-        """Return, by group, its current members whose process has replaced another one."""
+        """Return, by group, the members whose current process has replaced an earlier one."""
 
 
 class GroupConfigSource(Protocol):
-    """The groups' configs: see `ConfigPoll`."""
+    """Reads the groups' effective configs; implemented by `ConfigPoll`."""
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
-        """Return {group id: its values}; the key "" has the values of groups without their own.
+        """Return {group id: {config name: effective value}}; the key "" has the values of all other groups.
 
-        `fresh` reads the newest version of the table first.
+        With `fresh`, the newest version of the table is read first; otherwise the values may be slightly outdated.
         """

@@ -1,4 +1,4 @@
-"""The start offset of a share-partition without a state: a given offset, or by `share.auto.offset.reset`."""
+"""The start offset of a share-partition without a state: the one in its row, or else by `share.auto.offset.reset`."""
 
 from collections.abc import Collection, Mapping
 
@@ -16,7 +16,8 @@ StartsByTime = Mapping[SharePartitionKey, int]
 def start_offset(known: SourceState, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
     """Return the start offset; None while a value that it depends on is unknown.
 
-    Offsets that were fetched for other readers do not count: without a leader they may be old.
+    The reset strategy uses only log offsets that were fetched since the share-partition was added (see
+    `KnownLogs.mark_stale`), because earlier ones may be old.
     """
     if row.start_offset >= 0:
         known_log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
@@ -33,17 +34,18 @@ def start_offset(known: SourceState, row: SharePartitionRow, by_time: StartsByTi
 
 
 def can_start(known: SourceState, row: SharePartitionRow, by_time: StartsByTime) -> bool:
-    """Return whether the start offset is known if the share-partition has no state."""
+    """Return whether the share-partition can be loaded without a state, because its start offset is known."""
     return start_offset(known, row, by_time) is not None
 
 
 def fetch_starts_by_time(
     known: SourceState, queries: LogOffsetQueries, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
 ) -> dict[SharePartitionKey, int]:
-    """Look up the start offsets by time where the strategy is by_duration; rows without a response are left out.
+    """Look up the start offsets of share-partitions with the strategy by_duration.
 
-    Durations count from `brokers_ms`; while it is not known (0), nothing is looked up. Each offset is looked up once,
-    because its share-partition is then loaded, and the batch that loads it contains the offset.
+    Share-partitions without a response are left out. Durations count back from `brokers_ms`; while it is not known (0),
+    nothing is looked up. Each offset is looked up once, because its share-partition is then loaded, and the batch that
+    loads it contains the offset.
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:

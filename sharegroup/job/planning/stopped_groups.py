@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedGroups:
-    """Finds and remembers the stopped groups. This memory may be lost: a new process finds them again."""
+    """Finds and remembers the stopped groups. They are not stored, because a new process finds them again."""
 
     def __init__(self) -> None:
         self._missing: dict[str, SharePartitionRow] = {}
@@ -34,7 +34,7 @@ class StoppedGroups:
         return set(self._missing)
 
     def stop_groups_without_state(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
-        """Stop the groups of the initialized ones of `rows` that have no state; return these groups."""
+        """Stop each group that has an initialized share-partition without a state in `rows`; return these groups."""
         found = set()
         for row in rows:
             if row.initializing or row.deleting or is_current(states.get(row.key), row.state_epoch):

@@ -16,8 +16,8 @@ class TableChanges:
     def poll(self, poll: SourcePoll) -> int:
         """Apply the changes; return the version of `share_partitions` that was read.
 
-        The configs are read after the share-partitions, and at their newest version if they may be sent to a shard.
-        They are therefore not older than any `configure` request that the previous batches have read.
+        The configs are read after the share-partitions. Their newest version is read if they may be sent to a shard.
+        Configs that are sent are therefore not older than any `configure` request that earlier batches have read.
         """
         known = poll.known
         self._reshard(poll)

@@ -11,10 +11,11 @@ from sharegroup.job.lead.stale_checkpoint import Checkpoint
 
 #: Spark's file with the query's id; Spark creates it if it does not exist.
 _METADATA = "metadata"
-#: The other entries that are written there.
 _OFFSETS = "offsets"
+#: The other entries of a checkpoint folder, which Spark and `MarkFile` write.
 _OTHERS = (_OFFSETS, "commits", "state", "sources", MARK)
-#: In the offset log. Spark continues with this number whatever the session sets, because the state has that many parts.
+#: A setting that is recorded in the offset log. Spark continues with the recorded number, whatever the session sets,
+#: because the state has that many parts.
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -25,7 +26,7 @@ def is_local(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
-    """Return the checkpoint in a folder of any Hadoop file system; None if there is none or its id file is torn."""
+    """Return the checkpoint in a folder of any Hadoop file system; None if there is none or its id file is damaged."""
     file_system, path = _located(spark, f"{checkpoint}/{_METADATA}")
     if not file_system.exists(path):
         return None
@@ -95,7 +96,10 @@ def _text(spark: SparkSession, file_system: Any, path: Any) -> str:
 
 
 def _pinned_partitions(entry: str) -> int | None:
-    """Return the shuffle partitions of an offset log entry: a version, the batch's metadata as JSON, source offsets."""
+    """Return the number of shuffle partitions in an entry of the offset log; None if it has none.
+
+    The lines of an entry are a version, the batch's metadata as JSON, and the offset of each source.
+    """
     lines = entry.splitlines()
     pinned = json.loads(lines[1]).get("conf", {}).get(_SHUFFLE_PARTITIONS) if len(lines) > 1 else None
     return None if pinned is None else int(pinned)

@@ -1,4 +1,4 @@
-"""The main job: both queries in one Spark session, until SIGTERM."""
+"""The share-group job: runs both queries in one Spark session until SIGTERM."""
 
 import functools
 import logging
@@ -61,20 +61,20 @@ _TABLES = {
     group_coordinator_query.NAME: GROUP_COORDINATOR_TABLES,
     share_partition_query.NAME: SHARE_PARTITION_TABLES,
 }
-#: How long the end of the job waits for rows that are written after responses; the next start would write them.
+#: How long the job waits at its end for deferred rows to be written, in seconds; the next start would write the rest.
 _DEFERRED_END_S = 10.0
-#: The minimum time between commits to growing log tables. A commit costs the same for one batch as for many.
+#: The pause between two writes of deferred rows, in seconds. A commit costs the same for one batch as for many.
 _DEFERRED_REST_S = 1.0
-#: The interval at which the queries are checked.
+#: The interval at which the queries are checked, in seconds.
 _WATCH_S = 0.2
-#: How long the end of the job waits for a commit of mirrored offsets.
+#: How long the job waits at its end for a commit of the offset mirror, in seconds.
 _MIRROR_END_S = 3.0
-#: No batch for this long: the query is between batches.
+#: A query without a batch for this long, in seconds, is between batches and can be stopped.
 _IDLE_S = 0.5
 
 
 class ShareGroupJob:
-    """Run the two queries. `run` returns after SIGTERM and otherwise raises the error that ended the job."""
+    """The two queries of the job. `run` returns after SIGTERM, or raises the error that ended the job."""
 
     def __init__(self, spark: SparkSession, config: Config, stop: StopSignal) -> None:
         self._spark, self._config, self._stop = spark, config, stop
@@ -87,7 +87,7 @@ class ShareGroupJob:
         self._clocks = {name: JobClock() for name in _TABLES}
         self._workers: dict[str, RetryingWorker] = {}
         self._metrics = MetricsEndpoint(config.job)
-        #: Queries whose tables lost commits in a power loss, until the query has started with a new checkpoint.
+        #: The queries whose tables have lost commits in a power loss, and that have not started since.
         self._have_lost_commits: set[str] = set()
         self._upkeep = UpkeepProcess(upkeep_settings(config), self._metrics.count_upkeep)
         self._build: dict[str, Callable[[], JobQuery]] = {
@@ -96,7 +96,11 @@ class ShareGroupJob:
         }
 
     def run(self) -> None:
-        """Start, supervise and stop. Raises FencedLeaderError if another job leads, and StaleCheckpointError."""
+        """Start and supervise the queries until SIGTERM, and stop them.
+
+        Raises FencedLeaderError if another job leads, and StaleCheckpointError if a checkpoint does not match the
+        tables.
+        """
         logger.info("Spark has started; checking topics, tables and the leader")
         self._metrics.start()
         try:
@@ -107,7 +111,10 @@ class ShareGroupJob:
             self._metrics.close()
 
     def _prepare(self) -> JobLead:
-        """Check the tables and acquire the lead, waiting for the end of any outage. Raises StopRequested."""
+        """Check topics, tables and checkpoints, and acquire the lead. Each step is retried during an outage.
+
+        Raises StopRequested if the job is stopped meanwhile.
+        """
         for step in (
             self._recover_torn_tables,
             functools.partial(reject_misplaced_groups, self._config),
@@ -164,7 +171,7 @@ class ShareGroupJob:
                 open_or_create(job.tables_path, spec, self._options)
 
     def _reject_stale_checkpoints(self) -> None:
-        """Reject stale checkpoints before acquiring the lead: a start that fails must not end the running job."""
+        """Reject stale checkpoints. Called before acquiring the lead, so that a failing start fences no running job."""
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
@@ -182,7 +189,7 @@ class ShareGroupJob:
                 reject_checkpoint_ahead(checkpoint, functools.partial(newest_batch, query_id), beside)
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
-        """Return the checkpoint that a query continues from; None if it may be torn and is discarded."""
+        """Return the checkpoint that a query continues from; None if there is none or it may be damaged."""
         is_void = self._have_lost_commits or MarkFile(path).is_of_earlier_boot()
         return None if is_void else read_checkpoint(self._spark, path)
 
@@ -291,9 +298,9 @@ class ShareGroupJob:
     # -- end -------------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Stop the queries between batches: a batch that begins now stops itself; an idle query can be stopped safely.
+        """Stop the queries between batches. Batches that begin now raise StopRequested; idle queries are stopped.
 
-        Spark logs both at length, as failures. Therefore its log is switched off; real failures are in Python's log.
+        Spark logs both at length as failures, so its log is switched off first. Real failures are in Python's log.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers
@@ -302,7 +309,7 @@ class ShareGroupJob:
             self._await_end(query)
 
     def _await_end(self, query: JobQuery) -> None:
-        """Wait until a query ends. If no batch runs, it waits in its source for changes and can be stopped there."""
+        """Wait until a query ends. A query without a running batch is stopped while its source waits for changes."""
         idle_since = time.monotonic()
         while query.is_active:
             if query.in_batch:

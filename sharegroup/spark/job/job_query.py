@@ -30,14 +30,14 @@ Outputs = Callable[[str, dict[int, int]], DataFrame]
 
 
 class JobQuery:
-    """Start one query, run its batches and request upkeep of its tables.
+    """Starts one query, runs its batches and requests upkeep of its tables.
 
     Args:
-        outputs: builds the query up to its sink from the handover path and the start positions.
-        on_lead: called when the query leads, before its first batch.
+        outputs: builds the query without its sink, from the path of the handover file and the start positions.
+        on_lead: called when the query is the leader, before its first batch.
         clock, refresh_clock: as in `QueryRun`.
-        observer: counts the work of the batches.
-        have_lost_commits: the tables lost commits in a power loss; the checkpoint is discarded at the start.
+        observer: counts what the batches do, for the metrics.
+        have_lost_commits: whether the tables have lost commits in a power loss. If so, `start` discards the checkpoint.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class JobQuery:
         self._clock = clock
         steps.rules = effect_rules(config)
         self._query: StreamingQuery | None = None
-        #: The error that ended the query from inside a batch; Spark's own exception shows only a Java trace of it.
+        #: The error in a batch that ended the query; Spark's own exception only contains its Java stack trace.
         self.failure: BaseException | None = None
         self.in_batch = False
 
@@ -86,7 +86,7 @@ class JobQuery:
 
     @property
     def has_responded(self) -> bool:
-        """Whether a batch that read a request has completed; the probe that is sent at a start is such a request."""
+        """Whether a batch that read a request has completed, such as the probe that the job sends at a start."""
         return self._run.has_responded
 
     @property
@@ -111,9 +111,10 @@ class JobQuery:
         return self.failure or self.query.exception()
 
     def start(self, leader_epoch: int) -> None:
-        """Acquire the lead, complete the deferred work of the last leader, and start the query.
+        """Become the leader of the query's tables, complete the last leader's batch, and start the query.
 
-        Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
+        Raises FencedLeaderError if another job leads, StaleCheckpointError if the checkpoint does not match the tables,
+        and KafkaUnavailableError if the last leader's rows cannot be sent again.
         """
         path = self._checkpoint_path
         job = self._config.job
@@ -125,7 +126,8 @@ class JobQuery:
             self._discard_void_checkpoint()
         if checkpoint is not None:
             self._discard_if_other_partitions(checkpoint)
-        # Before Spark plans a batch, because a checkpoint with a batch but without a recorded start would seem stale.
+        # The start is recorded before Spark plans a batch. A checkpoint with a batch but without a recorded start would
+        # be rejected as stale.
         self._steps.query_id = begin_checkpoint(self._spark, path)
         self._mark.begin(self._steps.newest_batches())
         self._record()
@@ -150,14 +152,14 @@ class JobQuery:
         return f"{self._config.job.checkpoint_path}/{self.name}"
 
     def _discard_checkpoint(self) -> None:
-        """Discard the checkpoint. The next start removes anything that Spark still writes while the query ends."""
+        """Discard the checkpoint. The next start removes what Spark still writes to it until the query has ended."""
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_void_checkpoint(self) -> None:
         """Discard a checkpoint that may be unusable. No other job uses it, and the tables have its whole content."""
         cause = "the tables have lost commits" if self._have_lost_commits else "the machine was restarted"
         logger.warning(
-            "query %(query)s: the checkpoint may be torn, or may not match the tables, because %(error)s; the "
+            "query %(query)s: the checkpoint may be damaged, or may not match the tables, because %(error)s; the "
             "checkpoint is discarded, and the query is rebuilt from the tables",
             LogFields(query=self.name, error=cause),
         )

@@ -1,4 +1,4 @@
-"""The job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
+"""Serves the job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import add_progress_listener
 
-#: The job checks its queries five times a second; a job that has not done so for this long hangs.
+#: The job checks its queries five times per second. If it has not done so for this many seconds, it is unhealthy.
 _HANGS_S = 60.0
 
 
 class MetricsEndpoint:
-    """The job's metrics and their HTTP server. The job calls `report_check` after each check of its queries."""
+    """The job's metrics, and the HTTP server for them. The job calls `report_check` after each check of its queries."""
 
     def __init__(self, job: JobConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._job, self._clock = job, clock
@@ -25,7 +25,7 @@ class MetricsEndpoint:
         self._all_run = False
 
     def query_metrics(self, name: str) -> QueryMetrics | None:
-        """Return the metrics of a query's batches; None if metrics are off."""
+        """Return the object that counts a query's batches; None if metrics are off."""
         return self._counted.query(name) if self._job.metrics_port else None
 
     def count_upkeep(self, seconds: float, failed: bool) -> None:
@@ -38,12 +38,12 @@ class MetricsEndpoint:
             self._server.start(self._job.metrics_host, self._job.metrics_port)
 
     def listen(self, spark: SparkSession) -> None:
-        """Count Spark's measurements of each micro-batch if a port is configured."""
+        """If a port is configured, add Spark's measurements of each micro-batch to the metrics from now on."""
         if self._job.metrics_port:
             add_progress_listener(spark, lambda progress: self._counted.update_counts(progress.count))
 
     def report_check(self, all_run: bool) -> None:
-        """Record that the job leads and has checked its queries, and whether both run."""
+        """Record that the job has just checked its queries, and whether both run."""
         self._watched_s, self._all_run = self._clock(), all_run
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class MetricsEndpoint:
         self._server.close()
 
     def _unhealthy(self) -> Iterator[str]:
-        """Yield the problems. A start may take any time, so only the time after it is supervised."""
+        """Yield why the job is unhealthy. There is no limit for a start, so problems are reported only after it."""
         if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
             yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"
 

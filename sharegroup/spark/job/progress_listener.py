@@ -1,7 +1,8 @@
-"""Metrics of each micro-batch, read from Spark's event with as few calls into the JVM as possible.
+"""Reads the metrics of each micro-batch from Spark's event, with as few calls into the JVM as possible.
 
-PySpark's own `StreamingQueryListener` converts the whole event into Python objects first: about 250 calls, tens of
-milliseconds for each batch, and the source offsets, which contain the rows of the batch. This listener needs 20 calls.
+PySpark's own `StreamingQueryListener` first converts the whole event into Python objects, including the source offsets,
+which contain the rows of the batch. That takes about 250 calls, and tens of milliseconds for each batch. This listener
+needs 20 calls.
 """
 
 import re
@@ -24,7 +25,7 @@ _ENTRY = re.compile(r"(\w+)=([0-9.E]+)")
 
 @dataclass(frozen=True)
 class Progress:
-    """Spark's measurements of a micro-batch. `backlog_rows` is None if the source has not reported it."""
+    """Spark's measurements of a micro-batch. `backlog_rows` (unread requests) is None if the source reported none."""
 
     query: str
     part_ms: dict[str, float]

@@ -1,7 +1,7 @@
-"""The share-group job as a program: `jobs/run_share_group.py` under spark-submit, `sharegroup job` on this machine.
+"""The share-group job as a program: `jobs/run_share_group.py` under spark-submit, or `sharegroup job` without it.
 
-The job runs until SIGTERM or Ctrl-C and then ends between batches with exit code 0. Exit code 1: the configuration is
-wrong or the job cannot continue; exit code 3: another job leads (FENCED_LEADER_EPOCH).
+The job runs until SIGTERM or Ctrl-C, and then ends between two batches with exit code 0. The exit code is 1 if the
+configuration is invalid or the job cannot continue, and 3 if another job leads (FENCED_LEADER_EPOCH).
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ def main() -> int:
     parser = CommandParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
     parser.add_argument(
-        "--cell", default=NO_CELL, help="the cell whose job this is, if the file has cells (experimental)"
+        "--cell", default=NO_CELL, help="the cell whose groups this job serves, if the file has cells (experimental)"
     )
     arguments = parser.parse_args()
     set_up_log()
@@ -54,7 +54,7 @@ def _absolute(config: Config) -> Config:
 
 
 def _run(config: Config) -> int:
-    # Spark starts only with a valid configuration. Its JVM starts while the modules of the job are imported.
+    # Spark is started only after the configuration was validated. Its JVM starts while the job's modules are imported.
     from pyspark import SparkContext
 
     threading.Thread(target=SparkContext._ensure_initialized, name="start-jvm", daemon=True).start()

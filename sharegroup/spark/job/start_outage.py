@@ -1,4 +1,4 @@
-"""Waiting while the job cannot start because the disk is full or the brokers or the store are unavailable."""
+"""Retries steps of the job's start while the disk is full, or the brokers or the store are unavailable."""
 
 import logging
 import time

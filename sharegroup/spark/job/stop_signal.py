@@ -1,7 +1,8 @@
-"""SIGTERM and Ctrl-C, with and without spark-submit.
+"""Handles SIGTERM and Ctrl-C, with and without spark-submit.
 
-Under spark-submit SIGTERM reaches the JVM (the spark-submit process is the JVM, and Python is its child). A JVM signal
-handler therefore calls back into Python, where it only sets a flag. Without spark-submit, Python receives the signal.
+Under spark-submit, the JVM receives SIGTERM, because the spark-submit process is the JVM and Python is its child. A
+signal handler in the JVM therefore calls back into Python, which only sets a flag. Without spark-submit, Python
+receives the signal.
 """
 
 import signal
@@ -16,8 +17,8 @@ from pyspark.sql import SparkSession
 class StopSignal:
     """The signal to stop, and the stop request that follows it.
 
-    The main thread waits for SIGTERM or SIGINT, whichever process received it, and prepares the stop by silencing
-    Spark's log. Only then does it request the stop; batches that begin after that stop themselves.
+    The main thread waits (`wait`) for SIGTERM or SIGINT, no matter which process received it, and then switches off
+    Spark's log. Only then does it request the stop (`request`), after which batches that begin raise StopRequested.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -35,11 +36,11 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Whether batches that begin now must stop."""
+        """Whether the stop was requested, so that a batch that begins now must raise StopRequested."""
         return self._requested
 
     def request(self) -> None:
-        """Make all batches stop that begin from now on."""
+        """Request the stop of all batches that begin from now on."""
         self._requested = True
 
     def wait(self, timeout_s: float) -> bool:

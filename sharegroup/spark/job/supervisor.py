@@ -1,9 +1,9 @@
 """Supervision of the job's queries: a query that fails for a temporary reason is started again.
 
-While Kafka or the store of the tables is unavailable, a query is retried without limit. After any other failure it is
-retried `MAX_RESTARTS` times in a row without a batch in between. Problems that an operator must solve end the job
-immediately: another leader, a stale checkpoint, or a checkpoint of another version. So does a first start that fails
-for a reason other than an outage.
+While Kafka or the store of the tables is unavailable, a query is restarted without limit. After other failures it is
+restarted up to `MAX_RESTARTS` times in a row without a successful batch in between. Problems that a person must solve
+end the job immediately: another leader, a stale checkpoint, or a checkpoint of another version. A first start that
+fails for a reason other than an outage ends the job too.
 """
 
 import logging
@@ -24,31 +24,31 @@ logger = logging.getLogger(__name__)
 
 #: The number of consecutive restarts after failures that are not outages.
 MAX_RESTARTS = 6
-#: The maximum delay before a restart; the delays are 1, 2, 4, ... seconds.
+#: The maximum delay before a restart, in seconds. The delays are 1, 2, 4, ... seconds.
 MAX_DELAY_S = 30.0
-#: The logged length of a failure's text; some texts contain a whole Java trace.
+#: The maximum length of a failure's text in the log, because some texts contain a whole Java stack trace.
 _LOGGED = 500
-#: Exceptions of Kafka's Java clients, which Spark reads with, while brokers are unavailable.
+#: The exceptions of Kafka's Java clients, which Spark uses, while brokers are unavailable.
 _JAVA_OUTAGE = re.compile(
     r"org\.apache\.kafka\.common\.errors\."
     r"(Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable|NotLeaderOrFollower|KafkaStorage)Exception"
 )
 
 
-#: The error text of our sources and operators for state in another format (`SourceOffset`, `ShardState`).
+#: The error text of this project's sources and operators for a state in another format (`SourceOffset`, `ShardState`).
 _OTHER_VERSION = re.compile(r"Error: ([^\n]*remove [^\n]* from the tables)")
 
 
 class Supervised(Protocol):
-    """A started query."""
+    """A started query that the supervisor checks."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the query has not ended."""
 
     @property
     def ended_by(self) -> BaseException | None:
-        """The error that ended it, if any."""
+        """The error that ended the query, if any."""
 
     @property
     def batches(self) -> int:
@@ -60,9 +60,9 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    """Start queries, and restart those that fail, when `watch` is called.
+    """Starts queries, and restarts those that fail, when `watch` is called.
 
-    `starts` has a function for each query name that starts the query or raises.
+    `starts` has, by query name, a function that starts the query and returns it, or raises the reason why it cannot.
     """
 
     def __init__(self, starts: Mapping[str, Callable[[], Supervised]], clock: Callable[[], float] = time.monotonic):
@@ -72,7 +72,10 @@ class Supervisor:
         self._failures = {name: _Failures(name) for name in starts}
 
     def watch(self) -> bool:
-        """Start due queries; return whether all queries run and respond to requests. Raises errors that end the job."""
+        """Start due queries; return whether all queries run and have processed a request.
+
+        Raises an error if the job must end.
+        """
         for name in self._starts:
             if name not in self._due:
                 self._check(name, self._running[name])
@@ -144,7 +147,10 @@ def is_outage(failure: BaseException | None) -> bool:
 
 
 def find_version_problem(failure: BaseException | None) -> str | None:
-    """Return a worker's error text if a checkpoint has another version, which no restart can solve."""
+    """Return the error text of a Python worker that has rejected a checkpoint of another version; otherwise None.
+
+    A restart of the query does not solve that.
+    """
     found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
     return found[1] if found else None
 
@@ -156,7 +162,7 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def first_line(failure: BaseException | None) -> str:
-    """Return the text of a failure for a log line."""
+    """Return a short text of a failure, in one line, for the log."""
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
     return f"{type(failure).__name__}: {one_line(failure)[:_LOGGED]}"

@@ -1,14 +1,14 @@
 """`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
 
 Its rows contain the share-partitions to manage (rows of the `share_partitions` table, with the state to load), the end
-offsets of their logs, deleted topics, and ticks for keys whose deadline is due. Without changes it returns no rows, and
-Spark runs no batch. The source runs in a Python worker of the driver, separate from the driver's own Python;
-`readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner` decides on the rows; this module waits
-and reads the clock.
+offsets of their logs, deleted topics, and *ticks*, which carry the time to keys whose deadline has passed. Without
+changes it returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver, separate from the
+driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner` decides which
+rows are sent; this module waits and reads the clock.
 
-The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. A lock
-therefore never expires while an acknowledgement that was appended in time is unread, however long the backlog is. It is
-the brokers' time, which the driver passes on in the handover file.
+The time of a tick is a *safe time*: all requests appended before it have been read by committed batches. A lock
+therefore never expires while an acknowledgement that was appended in time is unread, however long the backlog is. The
+safe time is by the brokers' clocks; the driver passes their time on in the handover file.
 """
 
 import gc
@@ -35,16 +35,16 @@ from sharegroup.storage.following.config_poll import ConfigPoll
 from sharegroup.storage.following.pinned_tables import PinnedTables
 
 SOURCE_NAME = "kafka_log_offsets"
-#: The poll interval of the `share_partitions` table while no member waits for records.
+#: The poll interval of the `share_partitions` table while no member waits for records, in ms.
 _TABLE_POLL_MS = 500
-#: At least this many rows indicate a start or the load of many groups.
+#: A batch with at least this many rows is a start, or loads many groups.
 _LARGE_LOAD = 1_000
 READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
 
 class LogOffsetsReader(SimpleDataSourceStreamReader):
-    """The planner's decisions as a Spark streaming source. `options` is the JSON of `share_partition_query`."""
+    """The streaming source `kafka_log_offsets`. `options` comes from `share_partition_query.source_options`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # its own process; kafka-python warns about each repeated request
@@ -80,14 +80,14 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return iter(rows), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
-        """Return the rows of a batch again, using only the two offsets and the pinned table version."""
+        """Return the rows of a batch again, from its two offsets and the version of the states that they contain."""
         return iter(list(rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._tables.states)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _offset_of(self, start: dict[str, Any]) -> SourceOffset:
-        """Return the parsed offset. Spark passes the newest one to each poll, so it is not parsed each time."""
+        """Return the parsed offset. The last one is cached, because Spark passes the newest offset to each poll."""
         if self._last is None or self._last[0] != start:
             self._last = start, SourceOffset.from_json(start)
         return self._last[1]
@@ -95,8 +95,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
         """Return the next offset; None if nothing changed or only requests arrived, which Spark's Kafka source reads.
 
-        Changes of the tables count even while the brokers are unavailable, so that the first batch loads the state
-        before Spark's Kafka source can deliver requests for it. Raises KafkaError if there are no such changes.
+        Changes of the tables are returned even while the brokers are unavailable. The first batch therefore loads the
+        state before Spark's Kafka source can deliver requests for it. Raises KafkaError if the brokers are unavailable
+        and the tables have not changed.
         """
         waiting, requests = Waiting(self._options["block_ms"]), RequestTopicState()
         while True:
@@ -124,7 +125,10 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             requests = requests._replace(is_due=self._clock.wait(handover.positions, wait_ms, handover.waiting))
 
     def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
-        """Poll unread requests. They are due when they may not linger, and for a tick, which needs all earlier ones."""
+        """Poll for unread requests, and return whether they must be processed now, with the new safe time.
+
+        They must be processed if they may not linger, or if a tick is due, because all requests before it must be read.
+        """
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0
         are_wanted = are_unread and (self._clock.is_due(handover.positions, handover.waiting) or wake.is_due)

@@ -23,7 +23,8 @@ from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.protocol.rows.response_rows import reject_share_group_request, reject_share_partition_request
 
-#: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON is readable through `statestore`.
+#: The state is one JSON text, because nested arrays of structs fail in Spark's pickler. It is readable through
+#: Spark's data source `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 
@@ -108,8 +109,8 @@ def time_text(time: BrokersTime) -> str:
 def _without_collections() -> Iterator[None]:
     """Disable garbage collection in the block, which creates almost no garbage.
 
-    With 1,000 share-partitions in the state, collections took 0.16 of 0.41 ms for each. Spark's worker collects after
-    the task.
+    With 1,000 share-partitions in the state, collections took 0.16 ms of the 0.41 ms for each share-partition. Spark's
+    worker collects garbage after the task.
     """
     gc.disable()
     try:
@@ -120,9 +121,9 @@ def _without_collections() -> Iterator[None]:
 
 @functools.cache
 def _freeze() -> None:
-    """Exclude the objects that exist now, mostly modules, from garbage collections; once in a worker process.
+    """Exclude the objects that exist now, mostly modules, from garbage collections. Only the first call has an effect.
 
-    Spark's worker collects all garbage after each task, which took 70 ms, ten times as long as the task itself.
+    Spark's worker collects all garbage after each task. Without this, that took 70 ms, ten times as long as the task.
     """
     gc.collect()
     gc.freeze()

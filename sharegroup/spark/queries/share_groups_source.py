@@ -1,7 +1,8 @@
 """`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
 
-With an empty checkpoint its first batch loads every group from the tables. After that it only ticks groups with a due
-deadline, for example of a member's session. If none is due, it returns no rows, and Spark runs no batch.
+With an empty checkpoint, its first batch loads every group from the tables. After that it only sends ticks (rows with
+the time) to groups whose deadline has passed, for example of a member's session. If there are none, it returns no rows,
+and Spark runs no batch.
 """
 
 import json
@@ -28,10 +29,11 @@ READER = f"{__name__}:ShareGroupsReader"
 
 
 class ShareGroupsReader(SimpleDataSourceStreamReader):
-    """The source. Its offset holds `versions` of the loaded tables (empty at first) and the keys to tick at `clock_ms`.
+    """The streaming source `share_groups_ticks`.
 
-    An offset that ticks many keys is followed by one without keys, because Spark writes the newest offset again with
-    each batch that has only requests.
+    Its offset contains the `versions` of the loaded tables (empty at first), and `tick_keys`, the groups that get a
+    tick with the time `clock_ms`. An offset with many keys is followed by one without keys, because Spark writes the
+    newest offset again with each batch that has only requests.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -82,7 +84,10 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
-        """Wait for a deadline or a request (for Spark's Kafka source); return the groups to tick and the clock."""
+        """Wait for a deadline or a request; return the groups that need a tick, and the time of the ticks.
+
+        After a request there may be no such groups; Spark's Kafka source then reads the request.
+        """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)
         while True:
@@ -92,7 +97,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             due = set(handover.deadlines.due_keys(safe_ms))
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
-                # The groups of the first start may be due for cleaning by now.
+                # Deadlines from before this start are unknown, so every group gets a tick, for example to be deleted.
                 due |= set(self._tables.groups(self._tables.newest_versions()))
             wait_ms = waiting.next_ms(handover.brokers_ms(now_ms), handover.deadlines.first_ms, block_ms)
             if due or pending or not wait_ms or self._clock.wait(handover.positions, wait_ms):

@@ -1,4 +1,4 @@
-"""The share_partition query. It reads request rows and log offsets and outputs state, delivery log and responses."""
+"""The share_partition query. It reads request rows and log offsets, and outputs state, delivery log and responses."""
 
 import json
 from typing import Any
@@ -26,9 +26,9 @@ from sharegroup.storage.schemas import (
 )
 
 NAME = "share_partition"
-#: How long a source waits for changes before it returns to Spark's trigger.
+#: How long a source waits for changes before it returns to Spark's trigger, in ms.
 IDLE_BLOCK_MS = 2_000
-#: The tables that its source reads.
+#: The tables that the query's source reads.
 _READ = (SHARE_PARTITIONS, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_GROUP_MEMBERS)
 _EARLIEST = -2  # Spark's number for the earliest offset
 
@@ -36,9 +36,9 @@ _EARLIEST = -2  # Spark's number for the earliest offset
 def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
     """Return (row, value) of a request topic: `row` for the operator, `value` to extract the key.
 
-    With a checkpoint the query continues where it stopped. Without one it starts at `positions`, and at the beginning
-    of a partition without a committed position. Rows deleted by retention are skipped; records acquired by them become
-    available again when their locks expire. Rows of aborted transactions are not read.
+    With a checkpoint the query continues where it stopped. Without one it starts at `positions`; a partition without a
+    position is read from its start. Rows that retention has deleted are skipped. If such a row would have acknowledged
+    records, their locks expire, and they are delivered again. Rows of aborted transactions are not read.
     """
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
@@ -55,7 +55,7 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
 
 
 def request_texts(records: DataFrame) -> DataFrame:
-    """Return (row, value) of Kafka records. Invalid UTF-8 becomes U+FFFD, because Arrow would fail the batch on it."""
+    """Return (row, value) of Kafka records. Invalid UTF-8 becomes U+FFFD, because the batch would fail in Arrow."""
     value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
     row = F.concat_ws(
         "\t",
@@ -69,7 +69,7 @@ def request_texts(records: DataFrame) -> DataFrame:
 
 
 def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
-    """Return (shard_key, row) of `request_texts`; rows that name no share-partition have the key `UNKEYED`."""
+    """Return (shard_key, row) for the result of `request_texts`. Rows without a share-partition have key `UNKEYED`."""
     names = F.from_json("value", "group_id STRING, topic_id STRING, partition INT").alias("names")
     shard = F.pmod(F.col("names.partition"), F.lit(shards)).cast("string")
     key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic_id"), F.lit("\t"), shard)
@@ -115,7 +115,7 @@ def source_options(config: Config, handover: str) -> dict[str, Any]:
 
 
 def share_partition_outputs(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
-    """Return the query up to its sink: (output)."""
+    """Return the query without its sink, with the one column `output`."""
     records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,

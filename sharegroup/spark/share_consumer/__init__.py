@@ -4,7 +4,7 @@ Theory of operation
 -------------------
     driver's Python                                        Python source          Spark
     Member (one thread)        -- offer file (a batch) -->  claims it        -->  micro-batch, offset log
-      heartbeats, demands,                                                          |
+      heartbeats, fetches,                                                          |
       read-ahead, renewals    <-- the batch runs in foreachBatch: BatchRunner  <----+
                                      records by Spark's Kafka reader, handle(), acknowledge
 
@@ -15,11 +15,11 @@ delivery (`unacquire`); it does so when half of their lock duration has passed. 
 own batches, up to the group's limit on record locks. A hung handler loses its records after `max_processing_ms`,
 because their locks are no longer renewed.
 
-When Spark repeats a batch after a restart, its ranges are renewed first. Ranges that the responses do not list as
-renewed were finished or belong to others by now, so the handler does not receive them. The responses contain the
-current delivery counts, which the acknowledgements must name. If the group does not allow renewals, this cannot be
-checked, and others may have records that the earlier process released. Then the whole batch is skipped, and its records
-become available again when their locks expire.
+When Spark repeats a batch after a restart, the member first renews the locks of its ranges. Ranges that the responses
+do not list as renewed were finished, or other members have acquired them since, so the handler does not receive them.
+The responses contain the current delivery counts, which the acknowledgements must contain. If the group does not allow
+renewals, this check is not possible, and other members may have records that the earlier process released. In that case
+the whole batch is skipped, and its records become available again when their locks expire.
 
 A topic that is deleted and created again under the same name is a different topic. Ranges of the old topic are
 discarded when the assignment names the new one or the job responds with UNKNOWN_TOPIC_ID; a running batch with such

@@ -1,8 +1,8 @@
-"""Conversion of a handler's result to acknowledgement batches.
+"""Converts a handler's result to acknowledgement batches.
 
-Offsets that the result does not name are accepted, except those without a record, which are acknowledged as gaps. The
-result has a row for each record that is not accepted. Its rows are sorted and joined into runs with numpy, so that the
-cost of each record stays small. No Spark here: `records.result_table` converts the DataFrame to an Arrow table.
+The result has a row for each record that is not accepted. All other offsets are accepted, except those without a
+record, which are acknowledged as gaps. The rows are sorted and joined into runs with numpy, so that the cost of each
+record stays small. This module does not use Spark: `records.result_table` converts the DataFrame to an Arrow table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,10 @@ class Run(NamedTuple):
 
 
 def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeType) -> Acknowledgements:
-    """Return one batch for each range, all with the same type. A lost range does not affect its neighbours."""
+    """Return one acknowledgement batch for each range, all with the same type.
+
+    A range that the member has lost can then be rejected alone.
+    """
     return acknowledge_with_exceptions(ranges, {}, acknowledge_type)
 
 
@@ -68,7 +71,7 @@ def acknowledge_with_exceptions(
 
 
 def mark_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
-    """Return the acknowledgements with type GAP for accepted offsets without a record."""
+    """Return the acknowledgements, with the type GAP instead of ACCEPT for offsets without a record."""
     return {
         share_partition: [part for batch in batches for part in _without_gaps(batch, present[share_partition])]
         for share_partition, batches in acknowledgements.items()
@@ -99,7 +102,10 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 
 
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
-    """Return the range as runs: the exceptions, removed from the end of `runs`, and `otherwise` between them."""
+    """Yield runs that cover the range: the exceptions in it, and `otherwise` between them.
+
+    `runs` is in descending order; the exceptions are removed from its end.
+    """
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:
         run = runs.pop()
@@ -115,7 +121,7 @@ def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]
 
 
 def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[AcknowledgementBatch]:
-    """Split the batch into runs of records and the gaps between them."""
+    """Split the batch into batches of offsets with a record, and batches of gaps between them."""
     first, last, types = batch
     offsets = present[np.searchsorted(present, first) : np.searchsorted(present, last, side="right")]
     if types != _ACCEPT or len(offsets) == last - first + 1:
@@ -153,7 +159,7 @@ def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _runs(share_partition: AssignedPartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
-    """Return runs of neighbouring offsets of one type. An offset may occur repeatedly, but only with one type."""
+    """Yield runs of consecutive offsets with one type. An offset may occur repeatedly, but only with one type."""
     order = np.lexsort((types, offsets))
     offsets, types = offsets[order], types[order]
     twice = offsets[1:] == offsets[:-1]

@@ -1,4 +1,4 @@
-"""A running batch as its handler and `DeltaSink` use it. No I/O."""
+"""The running batch, in the form in which its handler and `DeltaSink` use it. No I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from sharegroup.member.ranges import HeldRange, OfferedBatch
 class AcquiredBatch(NamedTuple):
     """The running batch, for handlers that need more than its records.
 
-    `query_id` stays the same over restarts; `batch_id` is the batch's number in the query; `ranges` are the acquired
-    ranges with their delivery counts. `is_rerun`: an earlier process has begun the batch. `incarnation` identifies this
-    process and changes with each restart.
+    Attributes:
+        query_id: the id of the Spark query, which does not change at a restart.
+        batch_id: the number of the batch in the query.
+        ranges: the acquired ranges with their delivery counts.
+        is_rerun: whether an earlier process has begun the batch.
+        incarnation: identifies this process; it changes at each restart.
     """
 
     query_id: str
@@ -25,7 +28,7 @@ class AcquiredBatch(NamedTuple):
     def from_offer(
         cls, offered: OfferedBatch, ranges: tuple[HeldRange, ...], query_id: str, batch_id: int, incarnation: str
     ) -> AcquiredBatch:
-        """Return the batch as a process begins it; `ranges` are those offered ranges that the member still holds."""
+        """Return an offered batch as process `incarnation` runs it; `ranges` are those that the member still holds."""
         return cls(query_id, batch_id, ranges, offered.incarnation != incarnation, incarnation)
 
 
@@ -35,5 +38,5 @@ def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
 
 
 def transaction_id(batch: AcquiredBatch) -> str:
-    """Return Delta's txnAppId; each run of a batch is a transaction of its own."""
+    """Return the txnAppId for Delta. It is different for each run of a batch."""
     return f"{batch.query_id}/{batch.incarnation}"

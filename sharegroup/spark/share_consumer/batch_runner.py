@@ -1,4 +1,4 @@
-"""Processing of a batch in foreachBatch: its records, the handler, its acknowledgements."""
+"""Runs a batch in foreachBatch: reads its records, calls the handler, and acknowledges the records."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 
 class BatchRunner:
-    """The foreachBatch function. It calls `on_give_up` after `max_failures` failed batches in a row."""
+    """The function for foreachBatch. It calls `on_give_up` when the handler fails `max_failures` times in a row."""
 
     def __init__(
         self,

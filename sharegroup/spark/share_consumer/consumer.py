@@ -55,15 +55,16 @@ class ShareConsumer:
     `await_termination` raises the last exception.
 
     Locks are renewed while the handler runs, for at most `max_processing_ms`. After that they expire and the records
-    become available to other members, as those of a Kafka consumer that exceeds max.poll.interval.ms; the result of the
-    handler then counts only for records that no other member has acquired. A handler receives records at least once.
-    `DeltaSink` writes them exactly once.
+    become available to other members, as with a Kafka consumer that exceeds max.poll.interval.ms. The handler's result
+    then counts only for records that no other member has acquired. A handler receives each record at least once.
+    `DeltaSink` writes each record exactly once.
 
     `checkpoint` is a directory on any file system that Spark supports. The member id is derived from it, so a restarted
     job is the same member and keeps its locks until they expire. With `group_instance_id` it is a static member
     (docs/static_members.md): its member id is derived from that name, and the locks of its current batch last for
-    share.static.record.lock.duration.ms, so that no other member gets the batch while it restarts. If two processes run
-    as one member, the latest is served, and the query of the other one ends with FENCED_INSTANCE_ID.
+    share.static.record.lock.duration.ms, so that no other member gets the batch while the job restarts. If two
+    processes run as one member, the one that joined last is served, and the query of the other ends with
+    FENCED_INSTANCE_ID.
 
     Instead of `topics`, `pattern` is a regular expression that matches whole topic names. The member finds new matching
     topics within 30 seconds. Names that begin with two underscores never match. `ShareConsumerQuery.subscribe` changes
@@ -151,8 +152,8 @@ class ShareConsumer:
     def start(self, handle: Handler) -> ShareConsumerQuery:
         """Join the group and call `handle` for each batch, on a thread of Spark's. A consumer can be started once.
 
-        Raises GroupIdNotFoundError (kafka-python's) if the checkpoint is new and the brokers have a group of another
-        type with this name. A member that continues from its checkpoint is not checked.
+        If the checkpoint is new, raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another
+        type with this name. A member that continues from a checkpoint does not check that.
         """
         if self._query is not None:
             raise RuntimeError("this consumer was already started; create another one")
@@ -194,9 +195,9 @@ def member_id(name: str, group_id: str) -> str:
 
 
 def _observe_consumed(ranges: DataFrame) -> DataFrame:
-    """Add metrics to the rows of the source, one row per acquired range; Spark reports them for each batch.
+    """Add metrics to the rows of the source, which has one row per acquired range. Spark reports them for each batch.
 
-    The metrics are the number of records, the most records in one range, and the number of ranges.
+    The metrics are the number of records, the maximum number of records in a range, and the number of ranges.
     """
     records = F.col("last_offset") - F.col("first_offset") + 1
     return ranges.observe(

@@ -23,8 +23,8 @@ _WATCH_S = 0.5
 class ShareConsumerQuery:
     """The running query that `ShareConsumer.start` returns.
 
-    A thread watches the Spark query and ends it in this order: offer no further batch, let the running batch finish and
-    commit, stop the query, return unused ranges, leave the group.
+    A thread waits for the end of the Spark query or for `stop`. It then ends the query in this order: offer no further
+    batch, let the running batch finish and commit, stop the query, return unused ranges, leave the group.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ShareConsumerQuery:
         self._member.stop_offering()
         try:
             if self._query.isActive:
-                # Nothing is on offer, so this waits for the running batch, if any, and its commit.
+                # No batch is on offer any longer, so this waits only for the running batch, if any, and its commit.
                 with contextlib.suppress(PySparkException):  # the batch failed: `_cause` returns the reason
                     self._query.processAllAvailable()
                 self._query.stop()

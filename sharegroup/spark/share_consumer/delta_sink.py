@@ -3,19 +3,18 @@
 A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
 reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- In a repeated batch, all of them. Any part of it may have been appended by earlier runs, each of which may have held
-  another part of the batch, or by other members that had the records in between.
-- In other batches, those with a delivery count above 1. A count of 1 means that no member has begun to process the
-  record, because only records that are returned unprocessed have their count lowered.
+- In a repeated batch, the keys of all records. Any of them may have been appended by an earlier run, which may have
+  held another part of the batch, or by another member that had acquired the record in between.
+- In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
+  process the record before, because the count is lowered only when a record is returned unprocessed.
 
-Nothing is appended without the locks (`lock_guard`), because the next member that gets the records would check the
-table too early. Delta's transaction id only prevents a batch that one process passes twice from being appended twice.
-It must differ from that of an earlier run, because Delta would otherwise skip an append whose records differ from that
-run.
+Nothing is appended without the locks (`lock_guard`), because the next member that gets the records might check the
+table before the append. Delta's transaction id only prevents that one process appends a batch twice. It is different
+for each run of a batch, because a later run may have other records, and Delta would skip its append.
 
 Exactly once has these requirements:
 
-- Reading the sink returns its last commit, and its records stay there while they can be delivered again.
+- A read of the table returns its last commit, and records are not deleted while they can be delivered again.
 - Only `DeltaSink`s of one group append to the table; records of another group would be mistaken for its own.
 - Delivery counts continue. If an administrator resets the group's offsets or deletes the group, records are delivered
   for the first time again, and are appended again.
@@ -46,7 +45,7 @@ KEY = ["topic_id", "topic", "partition", "offset"]
 
 
 class DeltaSink:
-    """The sink; start it with `consumer.start(DeltaSink(consumer, path))`.
+    """A handler that writes exactly once; start it with `consumer.start(DeltaSink(consumer, path))`.
 
     The table has the records' columns, `topic_id` and `batch_id`. Members of a group may share a table, because their
     locks keep their records separate. A batch that exceeds the consumer's `max_processing_ms` before it is written, or
@@ -78,7 +77,7 @@ class DeltaSink:
         return rows.alias("new").join(present, same, "left_anti")
 
     def _present(self, spark: SparkSession, redelivered: Sequence[HeldRange]) -> DataFrame:
-        """Return the keys of redelivered records that the sink contains."""
+        """Return the keys of the redelivered records that the table contains already."""
         pieces = [piece[:4] for piece in merged_pieces(held._replace(delivery_count=0) for held in redelivered)]
         if len(pieces) > MAX_CASES:  # the predicate would be too long; keys beyond those required do no harm
             pieces = [

@@ -1,4 +1,4 @@
-"""The check of a group's name before a new member joins: in Kafka a name belongs to one group of one type."""
+"""Checks, before a new member joins a group, that no group of another type has its name. Kafka does not allow both."""
 
 import logging
 from typing import Any
@@ -11,15 +11,16 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: The time limit of the check. It is only a help for users: without a response the member joins.
+#: The time limit of the check, in ms. If the brokers do not respond, the member joins without the check.
 _TIMEOUT_MS = 10_000
 _SHARE = "share"
 
 
 def check_group_type(kafka: ClientSettings, group_id: str) -> None:
-    """Raise GroupIdNotFoundError, as Kafka does, if the brokers have a group of this name of another type.
+    """Raise GroupIdNotFoundError, as Kafka does, if the brokers have a group with this name that is no share group.
 
-    `kafka` holds kafka-python's settings. A gateway lists share groups too. A name with groups of both types passes.
+    `kafka` has kafka-python's settings. If they are those of a gateway, there may be groups of both types with this
+    name, which is allowed.
     """
     settings: dict[str, Any] = dict(kafka)
     try:
@@ -27,9 +28,11 @@ def check_group_type(kafka: ClientSettings, group_id: str) -> None:
             kinds = {found.group_type for found in admin.list_groups(types=()) if found.group_id == group_id}
     except KafkaError as error:
         logger.warning(
-            "group %(group)s: the check for a group of another type failed, joining without it: %(error)s",
+            "group %(group)s: cannot check whether a group of another type has this name; joining: %(error)s",
             LogFields(group=group_id, error=error),
         )
         return
     if kinds and _SHARE not in kinds:
-        raise GroupIdNotFoundError(f"Group {group_id} is not a share group: the brokers have a group of this name")
+        raise GroupIdNotFoundError(
+            f"Group {group_id} is not a share group: the brokers have a group of another type with this name"
+        )

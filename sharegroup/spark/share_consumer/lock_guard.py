@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
 
-#: The interval at which the guard checks the locks.
+#: The interval at which the guard checks the locks, in seconds.
 WATCH_S = 1.0
 
 
@@ -26,10 +26,11 @@ class LocksLostError(ShareGroupError):
 
 @contextlib.contextmanager
 def while_locks_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
-    """Run the block only while `is_held` returns True, and cancel its Spark jobs when that ends.
+    """Run the block while `is_held` returns True. When it returns False, cancel the block's Spark jobs.
 
-    `max_processing_ms` ends it while the locks still last for about half their duration, which is enough for a commit
-    after the last job. Raises LocksLostError.
+    After `max_processing_ms`, `is_held` returns False while the locks still last for about half their duration. That is
+    enough time for a commit after the last Spark job. Raises LocksLostError if `is_held` returns False before the block
+    begins or when the block fails.
     """
     if not is_held():
         raise LocksLostError

@@ -1,4 +1,4 @@
-"""Which offsets of a batch hold a record. The others are acknowledged as gaps instead of accepted.
+"""Determines which offsets of a batch have a record. The others are acknowledged as gaps instead of accepted.
 
 A log has offsets without a record: transaction markers, records of aborted transactions, and compacted records. Spark's
 reader skips them silently. Therefore the records that the handler reads are counted with an `Observation`. If there are
@@ -27,8 +27,8 @@ _RECORDS = "records"
 class PresentRecords:
     """Finds the offsets of a batch that have no record (gaps).
 
-    `records` is the DataFrame for the handler. It counts its records, so that a batch without gaps needs no second
-    read.
+    The attribute `records` is the DataFrame for the handler. Spark counts the records that the handler reads, so that a
+    batch without gaps needs no second read.
     """
 
     def __init__(self, records: DataFrame, ranges: Sequence[HeldRange]) -> None:
@@ -37,7 +37,7 @@ class PresentRecords:
         self.records = records.observe(self._count, F.count(F.lit(1)).alias(_RECORDS))
 
     def mark_gaps(self, acknowledgements: Acknowledgements) -> Acknowledgements:
-        """Mark accepted offsets without a record as gaps. If the offsets cannot be read, all are accepted."""
+        """Mark accepted offsets without a record as gaps. If the offsets cannot be read, they stay accepted."""
         if self._are_all_there():
             return acknowledgements
         try:
@@ -50,7 +50,10 @@ class PresentRecords:
         return mark_gaps(acknowledgements, present_offsets(offsets, self._ranges))
 
     def _are_all_there(self) -> bool:
-        """Return whether the handler's first action has read as many records as there are offsets. Does not wait."""
+        """Return whether the handler's first action has read as many records as there are offsets.
+
+        If the action has not ended yet, return False instead of waiting.
+        """
         observed = self._count._jo
         if observed is None or not observed.future().isCompleted():
             return False

@@ -1,4 +1,4 @@
-"""The records of a batch as a DataFrame, read by Spark's Kafka reader, and a handler's result as an Arrow table."""
+"""Reads the records of a batch with Spark's Kafka reader, and converts a handler's result to an Arrow table."""
 
 import functools
 import json
@@ -15,9 +15,9 @@ from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.types import OffsetRange
 
-#: More pieces than this are joined instead of compared one by one.
+#: Up to this number of ranges, each record is compared with each range; with more, records are joined with the ranges.
 MAX_CASES = 32
-#: The names of the data sources that a batch query reads with their version 1 API.
+#: The Spark setting with the names of the data sources that a batch query reads with their version 1 API.
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 Piece = tuple[str, int, int, int, int]  # topic, partition, first offset, last offset, delivery count
@@ -28,9 +28,9 @@ def acquired_records(
 ) -> DataFrame:
     """Return the records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
-    `options` are those of the reader; the isolation level is that of the ranges, which is the same within a batch.
-    Every executor core reads a part, even with few partitions. Large, dense ranges at their first delivery need no
-    comparison of offsets.
+    `options` are the options of Spark's Kafka reader. The isolation level is that of the ranges, which is the same for
+    all ranges of a batch. Every executor core reads a part, even with few partitions. If the reads contain no other
+    offsets than the ranges, and all delivery counts are equal, no offsets are compared.
     """
     reads = plan_reads(ranges)
     with _kafka_source_v2(spark):
@@ -46,7 +46,7 @@ def with_isolation_level(options: Mapping[str, str], ranges: Sequence[HeldRange]
 
 
 def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
-    """Return the ranges in order, with neighbours of the same delivery count joined."""
+    """Return the ranges in order. Adjacent ranges with the same delivery count are joined."""
     pieces: list[Piece] = []
     for held in sorted(ranges):
         topic, partition, (first, last, count) = held.topic, held.partition, held.acquired_range
@@ -58,7 +58,10 @@ def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
 
 
 def result_table(result: DataFrame) -> pa.Table:
-    """Return a handler's result with the columns COLUMNS. Raises InvalidResultError and errors of its evaluation."""
+    """Return a handler's result with the columns COLUMNS.
+
+    Raises InvalidResultError if a column is missing or has the wrong type, and the errors of evaluating the result.
+    """
     fields = {field.name.lower(): field for field in result.schema.fields}
     missing = [name for name in COLUMNS if name not in fields]
     if missing:
@@ -79,10 +82,10 @@ def result_table(result: DataFrame) -> pa.Table:
 
 @contextmanager
 def _kafka_source_v2(spark: SparkSession) -> Iterator[None]:
-    """Read Kafka with the version 2 API, as in a stream.
+    """In the block, read Kafka with Spark's data source API version 2, as streaming queries do.
 
-    Version 1, the default of a batch, creates a `Row` for each record, which is a fifth slower. `spark` is a query's
-    own session, so no other read is affected.
+    Version 1, the default of batch queries, creates a `Row` for each record, which is 20 % slower. `spark` is the
+    session of one query, so no other reads are affected.
     """
     before = spark.conf.get(_V1_SOURCES)
     assert before is not None
@@ -120,7 +123,7 @@ def _read(
 
 
 def _is_exact(reads: Iterable[Mapping[AssignedPartition, OffsetRange]], ranges: Iterable[HeldRange]) -> bool:
-    """Return whether the reads contain only the ranges."""
+    """Return whether the reads contain no other offsets than the ranges."""
     read = sum(last - first + 1 for envelopes in reads for first, last in envelopes.values())
     return read == sum(held.size for held in ranges)
 

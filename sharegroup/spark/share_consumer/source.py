@@ -14,16 +14,17 @@ from sharegroup.member.offer_file import OfferReader
 from sharegroup.member.ranges import NOTHING, OfferedBatch
 
 SOURCE_NAME = "share_group_records"
-#: Waiting here costs less than another call by Spark; a longer wait would delay the end of a query.
+#: How long a read waits for an offered batch, in seconds. Waiting here costs less than another call by Spark; a longer
+#: wait would delay the end of a query.
 WAIT_S = 0.5
 READER = f"{__name__}:AcquiredRangesReader"
 
 
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """The reader that claims the batches offered by the member; `options` contains the `offers` directory.
+    """The reader that claims the batches offered by the member; `options` contains the directory `offers`.
 
-    Its first batch is empty and available immediately. Spark starts a Python process to plan a query's first batch,
-    which takes half a second, and the member joins its group in that time.
+    Its first batch is empty and available immediately, so that Spark starts the Python process that plans batches while
+    the member joins its group. This takes half a second.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:

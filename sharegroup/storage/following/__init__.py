@@ -1,1 +1,1 @@
-"""Readers that follow a table and read only the files that changed."""
+"""Readers that read a table again and again. Each read only fetches the files that changed."""

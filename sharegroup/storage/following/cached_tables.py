@@ -12,10 +12,10 @@ from sharegroup.storage.schemas import TableSpec
 
 
 class CachedTables(DeltaTables):
-    """Reads only what was written since the last read: data files are cached while the newest version has them.
+    """Tables whose data files are cached for as long as the newest version has them. A read fetches only new files.
 
-    They are cached as Arrow tables, which take a tenth of the space of Python rows. Tables are opened again each time,
-    so tables that were deleted and created again are detected. Any thread may read.
+    The files are cached as Arrow tables, which take a tenth of the space of Python rows. Each read opens the table
+    again, so a table that was deleted and created again is detected. Any thread may read.
     """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:

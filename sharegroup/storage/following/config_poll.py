@@ -1,4 +1,4 @@
-"""The groups' effective configs, which follow changes of `share_group_configs` while a query runs."""
+"""Keeps the groups' effective configs up to date with the table `share_group_configs` while a query runs."""
 
 import logging
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from sharegroup.types import LAST_ALTERED, LAST_ALTERED_MS, ConfigSource
 
 logger = logging.getLogger(__name__)
 
-#: How often the table is polled by readers that accept values of this age.
+#: How often the table is polled, in ms, for readers that accept values of this age.
 POLL_MS = 500
 
 
 def file_values(config: Config) -> dict[str, Any]:
-    """Return the part of the job's file that effective configs depend on, as JSON for `ConfigPoll`."""
+    """Return the part of the configuration file that effective configs depend on, as JSON for `ConfigPoll`."""
     groups = {group_id: overrides.set_texts() for group_id, overrides in config.groups.items()}
     return {"group": config.group.set_texts(), "groups": groups}
 
 
 class ConfigPoll:
-    """Reads what has changed in the table, and stores the effective configs. `values` comes from `file_values`."""
+    """Computes the effective configs from the configuration file and the table. `values` comes from `file_values`."""
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:
         self._job = parse_config(values, "the job's configuration")
@@ -40,9 +40,10 @@ class ConfigPoll:
         self._in_force: dict[str, dict[str, object]] = {}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
-        """Return each configured group's effective values, and "" for all other groups; at most `POLL_MS` old.
+        """Return {group id: {config name: effective value}}; the key "" has the values of all other groups.
 
-        A group also has `LAST_ALTERED_MS` if a request has altered its values. `fresh` reads the newest version.
+        The values of a group include `LAST_ALTERED_MS` if a request has altered its configs. They are at most `POLL_MS`
+        old; with `fresh`, they are those of the table's newest version.
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms

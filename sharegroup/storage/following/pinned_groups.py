@@ -1,4 +1,4 @@
-"""Reads the group_coordinator query's tables at pinned versions."""
+"""Reads the tables of the group_coordinator query at pinned (given) versions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from sharegroup.storage.schemas import CHUNK
 
 
 class PinnedGroups:
-    """`paths` maps each table's name to its path; `options` are the storage options."""
+    """The tables of groups. `paths` maps each table's name to its path; `options` are the storage options."""
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._paths = paths

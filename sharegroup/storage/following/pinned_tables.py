@@ -1,4 +1,4 @@
-"""Reads the share_partition query's tables at pinned versions."""
+"""Reads the tables that the source of the share_partition query needs, at pinned (given) versions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -33,8 +33,11 @@ _COLUMNS = (
 
 
 class PinnedTables:
-    """The tables at pinned versions. The share-partitions of the last version are cached, so another version costs
-    only its differences."""
+    """The tables at pinned versions.
+
+    The rows of `share_partitions` at the version that was read last are cached. Reading another version only fetches
+    the files in which the two differ.
+    """
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:
         self._paths = paths
@@ -67,10 +70,10 @@ class PinnedTables:
         return SharePartitionChanges(changed, [row.key for row in removed])
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """Return the folded states of some share-partitions at a version.
+        """Return the states of some share-partitions at a version; a share-partition without a state is left out.
 
-        A batch is planned with the states before its rows are made from them. The last result is therefore cached for
-        one more call.
+        The last result is cached for one more call, because the states are read twice: to plan a batch, and to make its
+        rows.
         """
         if self._states is not None and self._states[0] == version and self._states[1].issuperset(keys):
             states, self._states = self._states[2], None
@@ -82,7 +85,7 @@ class PinnedTables:
         return found
 
     def fences(self, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-        """Return, by group, its current members whose process has replaced another one."""
+        """Return, by group, the members whose current process has replaced an earlier one, at the newest version."""
         return read_fences(self._open(SHARE_GROUP_MEMBERS.name, None), group_ids)
 
     def _go_to(self, version: int) -> tuple[list[SharePartitionRow], list[SharePartitionRow]]:

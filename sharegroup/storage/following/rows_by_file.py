@@ -4,9 +4,9 @@ A commit replaces the files that it changes, and the table's log names them. Two
 rows of files that one of them lacks. Reading the second version costs these files, however large the table is.
 
     rows = RowsByFile(SHARE_PARTITIONS)
-    rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))  # reads all
+    rows.update(DeltaFiles(table, SHARE_PARTITIONS))  # reads all files
     table.update_incremental()
-    change = rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))  # reads the files that were added
+    change = rows.update(DeltaFiles(table, SHARE_PARTITIONS))  # reads the files that were added
 """
 
 from collections.abc import Collection, Mapping
@@ -25,13 +25,13 @@ Row = dict[str, Any]
 
 
 class TableFiles(Protocol):
-    """The data files of a table at one version. The content of a path never changes."""
+    """The data files of a table at one version. A file never changes after it was written."""
 
     def paths(self) -> Collection[str]:
         """Return the paths of all files."""
 
     def rows(self, path: str) -> list[Row]:
-        """Return the rows of one file. Partition columns, which are in its path, may be missing."""
+        """Return the rows of one file. Partition columns may be missing, because their values are in the path."""
 
 
 class RowsChange(NamedTuple):
@@ -45,7 +45,7 @@ class RowsChange(NamedTuple):
 
 
 class RowsByFile:
-    """All rows of the version that was read last, by the table's key; none before the first."""
+    """All rows of the version that was read last, by the table's key. There are none before the first `update`."""
 
     def __init__(self, spec: TableSpec) -> None:
         self._key = spec.key
@@ -58,7 +58,10 @@ class RowsByFile:
         return self._rows
 
     def update(self, files: TableFiles) -> RowsChange:
-        """Go to a newer or older version, and return the difference. If a file cannot be read, nothing changes."""
+        """Replace the rows by those of another version, given its files, and return the difference.
+
+        The version may be newer or older. If a file cannot be read, nothing changes.
+        """
         paths = set(files.paths())
         added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}
         gone = [self._files[path] for path in self._files.keys() - paths]
@@ -81,7 +84,7 @@ class RowsByFile:
 class DeltaFiles:
     """The files of a table at its handle's version; `options` are the storage options.
 
-    Rows have the spec's columns, or `columns`.
+    Rows have the given `columns`, or by default all columns of `spec` except partition columns.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from sharegroup.types import SharePartitionKey
 class SharePartitionRow(NamedTuple):
     """A row of `share_partitions`: a share-partition to manage, or one whose state must be deleted.
 
-    `auto_offset_reset` decides where it starts if `start_offset` is -1; otherwise it is None.
+    `auto_offset_reset` is the strategy by which the share-partition starts if its `start_offset` is -1; otherwise None.
     """
 
     key: SharePartitionKey

@@ -33,7 +33,13 @@ class DeadEnd(NamedTuple):
 
 
 class HourCounts(NamedTuple):
-    """Dead ends of one hour: the number of ranges, and of records by cause."""
+    """The dead ends of one hour.
+
+    Attributes:
+        ranges: the number of ranges.
+        rejected: the number of records that were rejected.
+        limited: the number of records that were archived at the delivery count limit.
+    """
 
     ranges: int = 0
     rejected: int = 0
@@ -44,7 +50,13 @@ class HourCounts(NamedTuple):
 
 
 class DeadEnds(NamedTuple):
-    """The newest ranges first. `counts` covers all ranges: {(topic, start of the hour, UTC): counts}."""
+    """The dead ends that were found.
+
+    Attributes:
+        newest: up to a limit of ranges, the newest first.
+        counts: the counts of all ranges, by topic and start of the hour (UTC).
+        group_ids: the groups that have a dead end.
+    """
 
     newest: tuple[DeadEnd, ...]
     counts: dict[tuple[str, datetime], HourCounts]
@@ -80,9 +92,9 @@ def read_dead_ends(
     most: int = 1_000,
     storage_options: StorageOptions = None,
 ) -> DeadEnds:
-    """Return the dead ends of a group, or of all, from `since` on: up to `most` ranges, and counts.
+    """Return the dead ends of a group, or of all groups, from `since` on: the newest `most` ranges, and all counts.
 
-    Only the days from `since` on are read. Raises TableUnavailableError.
+    Only rows of the days from `since` on are read. Raises TableUnavailableError.
     """
     wanted = (
         (pc.field("day") >= since.astimezone(UTC).date())

@@ -32,7 +32,7 @@ def read_record_history(
     offset: int,
     storage_options: StorageOptions = None,
 ) -> tuple[RecordTransition, ...]:
-    """Return the transitions of a record, oldest first, in all topics that had this name.
+    """Return the transitions of the records with this offset, oldest first, in all topics that have had this name.
 
     Only files whose statistics (group, topic, first and last offset) may match are read. Raises TableUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""Processes that have replaced others as members (KIP-345), read from `share_group_members`."""
+"""Reads from `share_group_members` which processes have replaced earlier processes of the same members (KIP-345)."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -9,7 +9,10 @@ from deltalake import DeltaTable
 
 
 class Fence(NamedTuple):
-    """A process that has replaced another one as a member, and when it joined."""
+    """A process that has replaced an earlier one of the same member. Requests of the earlier one are rejected.
+
+    `incarnation_id` identifies the process. `joined_ms` is when it joined, by the brokers' clocks.
+    """
 
     member_id: str
     incarnation_id: str
@@ -17,7 +20,7 @@ class Fence(NamedTuple):
 
 
 def read_fences(members: DeltaTable, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-    """Return, by group, its members whose process has replaced another one and has not left."""
+    """Return, by group, the current processes of members that have replaced an earlier process and have not left."""
     of_groups = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     is_there = pc.field("joined_ms").is_valid() & (pc.field("incarnation_id") != "")
     rows = members.to_pyarrow_table(columns=["group_id", *Fence._fields], filters=of_groups & is_there)

@@ -20,8 +20,8 @@ class GroupListing(NamedTuple):
 class MemberDescription(NamedTuple):
     """A member; `assignment` is {topic: (topic id, partitions)}.
 
-    `group_instance_id` is the name of a static member. `incarnation_id` is the process that joined last as this
-    member: "" while it restarts, None if it is not known.
+    `group_instance_id` is the name of a static member; None for other members. `incarnation_id` identifies the process
+    that joined last as this member; it is "" while the member restarts, and None if it is not known.
     """
 
     member_id: str
@@ -36,7 +36,10 @@ class MemberDescription(NamedTuple):
 
 
 class SharePartitionDescription(NamedTuple):
-    """A share-partition: `status` is initializing or initialized; `start_offset` -1 means that the config decides."""
+    """A share-partition of a group.
+
+    `status` is initializing or initialized. `start_offset` is -1 if `share.auto.offset.reset` decides it.
+    """
 
     topic: str
     topic_id: str
@@ -77,7 +80,7 @@ def read_group(
 def read_group_descriptions(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
-    """Return the existing groups of these; each table is read once. Raises TableUnavailableError.
+    """Return those of the named groups that exist, by id. Each table is read once. Raises TableUnavailableError.
 
     A batch writes the groups before the members. The members are therefore read first, so that no member is ahead of
     its group. The state is derived from the returned members.

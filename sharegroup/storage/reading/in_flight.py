@@ -1,4 +1,4 @@
-"""The record ranges in flight, read without Spark: the content of the view `in_flight`."""
+"""Reads the record ranges that are in flight, without Spark: the same rows as the Spark view `in_flight`."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -7,12 +7,15 @@ from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.types import RecordState, is_reserved
 
-#: The name of the state ACQUIRED with delivery count 0.
+#: The name by which a range is shown whose state is ACQUIRED with delivery count 0: offsets reserved for a gateway.
 RESERVED = "RESERVED"
 
 
 class InFlightRange(NamedTuple):
-    """Records of a share-partition in one state. `member_id` and `lock_deadline_ms` are None unless it is ACQUIRED."""
+    """A range of records of a share-partition in one state.
+
+    `member_id` and `lock_deadline_ms` are None unless the state is ACQUIRED.
+    """
 
     group_id: str
     topic: str
@@ -27,14 +30,14 @@ class InFlightRange(NamedTuple):
 
     @property
     def state_name(self) -> str:
-        """The state as in the view `in_flight`: RESERVED if acquired for a gateway, which has not assigned it yet."""
+        """The state's name as in the view `in_flight`: RESERVED if a gateway has not assigned the range to a member."""
         return RESERVED if is_reserved(self.state, self.delivery_count) else self.state.name
 
 
 def read_in_flight(
     tables: str | DeltaTables, group_ids: Collection[str] | None = None, storage_options: StorageOptions = None
 ) -> tuple[InFlightRange, ...]:
-    """Return the ranges of some groups, or of all, by group, topic, partition and offset.
+    """Return the ranges in flight of some groups, or of all, ordered by group, topic, partition and offset.
 
     Raises TableUnavailableError.
     """

@@ -13,7 +13,8 @@ from sharegroup.types import UNCHANGED, SharePartitionKey
 class SharePartitionOffset(NamedTuple):
     """A share-partition's offsets and epochs; -1 for values that are not known (yet).
 
-    `leader_epoch` is that of the job that wrote the newest record. The lag is log end - `start_offset` -
+    `leader_epoch` is that of the job that wrote the newest record of the state. `delivery_complete_count` is the number
+    of finished records at or above the start offset. The lag is the log end offset - `start_offset` -
     `delivery_complete_count`, if both are known.
     """
 
@@ -54,9 +55,10 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 
 
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
-    """Return a share-partition's offsets from its row and its state; a state from before a reset is ignored.
+    """Return a share-partition's offsets from its row and its state.
 
-    Nothing is finished at or above an altered start offset, so the lag is known immediately (KAFKA-20034).
+    A state of an earlier state epoch is ignored, because the offset was altered since. No record is finished at or
+    above an altered start offset, so the lag is known immediately (KAFKA-20034).
     """
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:

@@ -1,6 +1,6 @@
-"""SQL queries of the job's tables without Spark, which take about one second instead of ten.
+"""Runs SQL queries on the job's tables without Spark, in about one second instead of ten.
 
-The dialect is that of DataFusion, which is part of delta-rs. The views of the cookbook need Spark.
+The SQL dialect is that of DataFusion, which is part of delta-rs. The views in docs/tables.md need Spark.
 """
 
 import pyarrow as pa

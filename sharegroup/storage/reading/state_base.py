@@ -1,6 +1,7 @@
-"""The base: `share_group_state_base` has a folded row of each share-partition, as of a version of `share_group_state`.
+"""The *base*: the table `share_group_state_base`, with the state of each share-partition in one row.
 
-A reader of the present state reads the base and the records after its cut, instead of days of updates:
+It has the states as of one version of `share_group_state`, the *cut*. A reader of the present state reads the base and
+the records after the cut, instead of days of records:
 
     share_group_state     ..............................|......
                                                         cut    version that is read
@@ -8,7 +9,7 @@ A reader of the present state reads the base and the records after its cut, inst
 
 The base contains nothing that `share_group_state` does not contain. It may be missing, or behind by any number of
 records. Upkeep rewrites it from time to time (`storage.upkeep.state_base_upkeep`). Its earlier versions are kept as
-long as those of other tables, so that a pinned version of the state has a base as well. Records never change.
+long as those of other tables, so that a reader of an older version of the state finds a base too. Records never change.
 """
 
 from collections.abc import Mapping
@@ -19,26 +20,29 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-#: How many versions are searched for a base; beyond that, the table itself is read.
+#: How many versions of the base are searched for one that is old enough. Without one, the whole state is read.
 _VERSIONS_BACK = 20
 
 
 class Cut(NamedTuple):
-    """Where a base ends: the version of `share_group_state` that it represents, and the newest record in it."""
+    """Where a base ends: the version of `share_group_state` that it represents, and the newest record in it.
+
+    The newest record is identified by its `leader_epoch` and `batch_id`.
+    """
 
     version: int
     leader_epoch: int
     batch_id: int
 
     def later_rows(self) -> pc.Expression:
-        """Return a filter for the rows of `share_group_state` after the cut; with statistics it skips whole files."""
+        """Return a filter for the rows of `share_group_state` after the cut. Statistics make it skip whole files."""
         leader_epoch, batch_id = pc.field("leader_epoch"), pc.field("batch_id")
         same_leader = (leader_epoch == self.leader_epoch) & (batch_id > self.batch_id)
         return (leader_epoch > self.leader_epoch) | same_leader
 
 
 def cut_of(base: DeltaTable) -> Cut | None:
-    """Return the cut of the base's rows, from the log alone; None if the base is empty."""
+    """Return the cut of a base from the statistics in the table's log, without reading rows; None if it is empty."""
     files = pa.table(base.get_add_actions(flatten=True))
     if not len(files):
         return None
@@ -46,15 +50,16 @@ def cut_of(base: DeltaTable) -> Cut | None:
 
 
 class StateBases:
-    """The versions of the base. An instance lives as long as its reader. `options` are the storage options."""
+    """Finds versions of the base. A reader keeps one instance, which caches a handle. `options` are storage options."""
 
     def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
         self._path, self._options = path, dict(options or {}) or None
         self._newest: DeltaTable | None = None
 
     def newest(self) -> DeltaTable | None:
-        """Return the newest base; None if there is none. Call it before opening the version of the state to read.
+        """Return the newest base; None if there is none.
 
+        To read the newest state with it, open the state after this call, so that the state is not older than the base.
         Raises delta-rs's errors.
         """
         try:
@@ -67,7 +72,7 @@ class StateBases:
         return self._newest
 
     def at_most(self, version: int) -> DeltaTable | None:
-        """Return the newest base for this version of the state; None if there is none (any longer)."""
+        """Return the newest base as of this version of the state or an earlier one; None if none is kept."""
         newest = self.newest()
         if newest is None or _stands_for(newest, version):
             return newest

@@ -1,4 +1,4 @@
-"""Folds rows of `share_group_state` to the state of each share-partition."""
+"""Folds (combines) the rows of `share_group_state` to the state of each share-partition."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
@@ -72,8 +72,8 @@ def read_current_states(
 def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
 
-    Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
-    a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
+    The rows of a share-partition are ordered by (leader epoch, batch id), because leaders follow each other, and each
+    writes at most one row of a share-partition in a batch. Rows before a share-partition's newest snapshot are skipped.
     """
     return fold_current_rows(*select_current_rows(rows, base))
 
@@ -92,10 +92,10 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 
 
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the relevant rows of a base, and those of the table's rows after it in order.
+    """Return the rows of a base, and the later rows of the table in order, that the current states depend on.
 
-    Rows below a share-partition's highest snapshot epoch since its last tombstone are irrelevant. Nested columns are
-    accessed last, and only where they are needed.
+    Rows with less than a share-partition's highest snapshot epoch since its last tombstone are left out. Nested columns
+    are accessed last, and only in the rows that remain.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
@@ -170,7 +170,7 @@ def _milliseconds(time: datetime | None) -> int | None:
 
 
 def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
-    """Return the end offset of each share-partition, which its newest row has."""
+    """Return the end offset of each share-partition, from its newest row."""
     return {
         SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): row["end_offset"]
         for row in ordered.select([*_KEY_COLUMNS, "end_offset"]).to_pylist()
@@ -178,7 +178,7 @@ def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
 
 
 def _without_offsets_from(end_offset: int, state: ShareGroupOffset) -> ShareGroupOffset:
-    """Return the state without offsets that were reserved once, and that have left the window since then."""
+    """Return the state without offsets from `end_offset` on, which were reserved and have left the window since."""
     batches = state.state_batches
     if not batches or batches[-1].last_offset < end_offset:
         return state

@@ -1,1 +1,1 @@
-"""Upkeep of the tables, in a separate process: it merges and deletes files."""
+"""Upkeep of the tables, in a separate process: merges small files, and deletes old rows, files and log entries."""

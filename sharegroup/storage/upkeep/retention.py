@@ -1,4 +1,4 @@
-"""Selects the days of append-only tables that can be deleted: whole partitions only, and never what recovery needs.
+"""Selects the days of append-only tables whose rows can be deleted. Days that recovery needs are kept.
 
 The decision uses only the tables' logs; no row is read.
 """
@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from sharegroup.storage.reading.state_base import Cut, cut_of
 
-#: share_group_state keeps at least this many days, as long as the versions that a pinned offset may name.
+#: share_group_state keeps at least this many days, which is as long as the versions that a source's offset may name.
 _STATE_DAYS = 2
 
 
@@ -24,9 +24,12 @@ def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str |
     """Return the predicate over `day` for rows of `share_group_state` that recovery does not need; None if none.
 
     `base` is `share_group_state_base` as of this version of the state, or of an earlier one. Without a base, nothing
-    is deleted. Three kinds of days are kept: the last two, every day since the oldest of the newest snapshots, and all
-    days with rows after the base. The second is needed because a share-partition that is not managed (for example
-    because its topic is missing) is not written again, and recovery reads its snapshot.
+    is deleted. Three kinds of days are kept:
+
+    - the last two days;
+    - all days since the oldest among the share-partitions' newest snapshots. A share-partition that is not managed, for
+      example because its topic is missing, writes no newer snapshot, and recovery reads its last one;
+    - all days with rows after the base.
     """
     cut = cut_of(base)
     if cut is None:

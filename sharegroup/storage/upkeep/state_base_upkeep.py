@@ -1,11 +1,11 @@
 """Rewrites `share_group_state_base` when enough records are new, which makes the next start of the job faster.
 
-The cost of a new base is that of the records since the last one, in Python, and of copying the other rows in Arrow. It
-is written when the new records are half as many as the base's rows. Each record then costs a few rows, however many
-share-partitions there are.
+To make a new base, the records since the last base are folded in Python, and the other rows are copied in Arrow. A base
+is written when there are half as many new records as the base has rows. The cost per record is then a few copied rows,
+however many share-partitions there are.
 
-A base is one commit, so a crash is harmless. A fenced leader may also write one, because a base never contradicts the
-table.
+A base is written in one commit, so a crash is harmless. A fenced leader may write one too, because its base also agrees
+with the table.
 """
 
 import time
@@ -29,7 +29,7 @@ from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey
 
-#: A base is written for at least this many new records, or after `_LONGEST_MS`.
+#: A base is written for at least this many new records, or if the last one is older than `_LONGEST_MS`.
 MIN_RECORDS = 1_000
 #: The maximum number of records that are folded together.
 _PORTION_RECORDS = 500_000
@@ -43,7 +43,7 @@ _PROPERTIES = CommitProperties(max_commit_retries=0)
 
 
 class StateBaseUpkeep:
-    """The upkeep of the base below `tables_path`, by one process."""
+    """Writes and maintains `share_group_state_base` below `tables_path`. Only one process may use it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class StateBaseUpkeep:
         self._upkeep = DeltaUpkeep(path, options, self._sync)
 
     def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
-        """Rewrite the base from `share_group_state`'s handle if it is due; return the base's handle.
+        """Rewrite the base if that is due; return the base's handle. `state` is a handle of `share_group_state`.
 
         Raises TableStoreError, and NotCommittedError if another process has written the base.
         """
@@ -94,7 +94,7 @@ class StateBaseUpkeep:
 
 
 def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
-    """Yield filters for the records, or the later ones, in order and in portions that fit into memory."""
+    """Yield filters that divide the records, or those that match `later`, into ordered portions that fit in memory."""
     order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
     positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
     for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
@@ -105,7 +105,7 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
 
 
 def make_base(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
-    """Return the base that results from a base (or an empty one) and the rows after it, up to a version of the table.
+    """Return the base that results from the last base (or an empty one) and the rows after it, up to `version`.
 
     If all share-partitions were deleted, one row without a share-partition records the cut.
     """

@@ -1,7 +1,7 @@
-"""Upkeep of a table beside its writer, with a handle of its own, while batches are committed.
+"""Upkeep of a table while its writer commits batches, with a handle of its own.
 
-Its commits are marked. They change no row that is needed, so a writer whose batch conflicts with them commits the batch
-again after them, and is not fenced. A late commit of another leader's upkeep is harmless, too.
+The commits of upkeep are marked. They change no row that is needed, so a writer whose batch conflicts with such a
+commit is not fenced, but commits the batch again after it. A late commit of an earlier leader's upkeep is harmless too.
 """
 
 from sharegroup.errors import FencedLeaderError
@@ -17,7 +17,10 @@ class TableUpkeep:
         self._table, self._upkeep_id = table, upkeep_id
 
     def begin(self, leader_epoch: int) -> None:
-        """Go to the newest version. Raises TableStoreError, and FencedLeaderError if the table has another leader."""
+        """Go to the newest version of the table.
+
+        Raises FencedLeaderError if the table has another leader, and TableStoreError if it is unavailable.
+        """
         self._table.refresh()
         newest = leader_epoch_of(self._table)
         if newest != leader_epoch:
@@ -33,7 +36,7 @@ class TableUpkeep:
     def finish(self, upkeep: Upkeep) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Call `begin` first.
 
-        Each commit repeats the `Info` of the newest batch, so that a reader finds it among the newest commits.
-        Raises TableStoreError.
+        Each commit repeats the `Info` of the newest batch, so that the newest commit always has it. Raises
+        TableStoreError if the table is unavailable.
         """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

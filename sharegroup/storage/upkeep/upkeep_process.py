@@ -35,8 +35,11 @@ def upkeep_settings(config: Config) -> dict[str, Any]:
 
 
 class UpkeepProcess:
-    """Runs upkeep without waiting for it. A request is skipped while one for the same tables is running, because the
-    next one does its work too. A process that has ended is started again."""
+    """Requests upkeep from a child process, without waiting for the result.
+
+    A request is skipped while one for the same tables is pending, because the next request does its work too. If the
+    process has ended, the next request starts another one.
+    """
 
     def __init__(
         self, process_settings: dict[str, Any], ended: Callable[[float, bool], None] = lambda seconds, failed: None

@@ -1,8 +1,8 @@
 """The process that maintains the tables while the job commits: `python -m sharegroup.storage.upkeep.upkeep_worker`.
 
-Upkeep runs in a process of its own, because it would delay batches in theirs. The process has its own memory and
-interpreter, and a low priority. It reads one line of JSON from its standard input for each request, and writes one line
-when it is done. It ends when its input ends.
+Upkeep in the job's own process would delay batches. This process has its own memory and interpreter, and a low
+priority. For each request it reads one line of JSON from its standard input, and writes one line when the upkeep is
+done. It ends when its input ends.
 
     {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3, "now_ms": 1767225600000}
     ->  {"took_ms": 41, "problem": null}
@@ -35,7 +35,7 @@ from sharegroup.storage.writing.delta_table import DeltaVersions
 from sharegroup.storage.writing.versioned_table import Upkeep
 
 _NICENESS = 10
-#: How far the wall clock may be ahead of the brokers', in seconds; this is small against a day of kept versions.
+#: How far the wall clock may be ahead of the brokers' clocks, in seconds. Versions are kept for at least a day.
 _MOST_AHEAD_S = 3_600
 
 
@@ -75,7 +75,9 @@ class UpkeepWorker:
             upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
-        """Return the predicate for rows of old days. The base is written first: it decides which days are old."""
+        """Return the predicate for rows of old days; None if there are none.
+
+        The base is written first, because it decides which days are old."""
         if name == DELIVERY_LOG.name:
             return delivery_log_predicate(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:

@@ -1,1 +1,1 @@
-"""The writer of the tables: Delta commits and the fence against earlier leaders."""
+"""The writer of the tables: Delta commits, the fence that rejects earlier leaders, and recovery after a power loss."""

@@ -1,7 +1,7 @@
 """Decides when small files of an append-only table are merged: in tiers, so that large files are rewritten rarely.
 
 Each micro-batch adds a small file. Merging it into the day's one large file would rewrite the day's bytes each time.
-Files are therefore merged only with others of their tier, and leave it together:
+Files are therefore merged only with others of the same tier (size class), and the merged file belongs to the next one:
 
     tier 1    each time: files below 256 KiB
     tier 2    when the files below 4 MiB add up to 8 MiB
@@ -21,8 +21,8 @@ def due_target(sizes: Sequence[int], tiers: Sequence[int] = TIERS) -> int | None
     """Return the target size (bytes) for delta-rs to merge files of these sizes now; None if nothing is due.
 
     delta-rs packs files that are not larger than the target, the largest first, and does not rewrite a file that would
-    stay alone. The target is therefore chosen so that a file that exceeds its tier by a quarter cannot take in even the
-    smallest one.
+    stay alone. The target is therefore so small that a file that exceeds its tier's size by a quarter or more is not
+    merged with any other file, even the smallest.
     """
     first, *higher = tiers
     for tier in (*reversed(higher), first):

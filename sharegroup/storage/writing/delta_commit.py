@@ -1,8 +1,8 @@
-"""The metadata of each of our commits to a Delta table, and how it is read back from the table's log.
+"""The metadata in each of this project's commits to a Delta table, and how it is read back from the table's log.
 
-With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Transaction ids do not separate
-writers: delta-rs commits the appends of two writers with different ids, and does not skip a repeated one. Commits of
-upkeep are retried after the appends of others.
+With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Delta's transaction ids do not
+replace that: delta-rs commits the appends of two writers with different ids, and does not skip a repeated append.
+Commits of upkeep are retried after the appends of others.
 """
 
 import json
@@ -13,7 +13,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 
 from sharegroup.storage.writing.versioned_table import Commit, Info, Stamp
 
-#: Upkeep does Delta's own work after a commit.
+#: Switches off what delta-rs does after a commit (checkpoints, cleaning of the log), because upkeep does it.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 #: The key of this project's entry in a commit's info: the batch's outbox and positions (see `commit_steps`).
 _INFO_KEY = "sharegroup"
@@ -21,14 +21,14 @@ _INFO_KEY = "sharegroup"
 _WRITER_KEY = "sharegroup.writer"
 #: The key that marks commits of upkeep, which change no row that is needed.
 _UPKEEP_KEY = "sharegroup.upkeep"
-#: How many conflicting appends a commit of upkeep tolerates.
+#: How often delta-rs retries a commit of upkeep that conflicts with appends.
 _UPKEEP_RETRIES = 50
 #: Operations of other tools that change no row that is needed: they move rows to other files, or remove unused files.
 _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
 
 def commit_properties(stamp: Stamp) -> CommitProperties:
-    """Return the properties of a commit. Every commit carries the newest info, so the newest commit always has it."""
+    """Return the properties of a commit. Every commit repeats the newest info, so the newest commit always has it."""
     transactions = [Transaction(stamp.app_id, stamp.version)] if stamp.app_id is not None else []
     metadata = {_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)}
     if stamp.is_upkeep:
@@ -49,11 +49,11 @@ def info_of(entry: Mapping[str, Any]) -> Info | None:
 
 
 def is_batch(entry: Mapping[str, Any]) -> bool:
-    """Return whether a commit's info in the log is that of a writer's commit, which always has a transaction."""
+    """Return whether a log entry's info shows a commit of a writer, which always has a transaction id."""
     return _WRITER_KEY in entry and _UPKEEP_KEY not in entry and entry.get("operation") not in _REARRANGING
 
 
 def commit_of(entry: Mapping[str, Any]) -> Commit:
-    """Convert an entry of `DeltaTable.history` to the form of the fence."""
+    """Convert an entry of `DeltaTable.history` to a `Commit`."""
     rearranges = _UPKEEP_KEY in entry or entry.get("operation") in _REARRANGING
     return Commit(entry.get(_WRITER_KEY), rearranges, info_of(entry))

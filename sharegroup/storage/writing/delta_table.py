@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:
     """Open a table at its newest version, and create it if it is missing. Raises TableFormatError.
 
-    Only table features that both delta-rs and delta-spark support are used. Old versions stay for 24 hours, so that a
-    pinned one can be read again; the writer's first upkeep sets the configured retention.
+    Only table features that both delta-rs and delta-spark support are used. Old versions are kept for 24 hours, so that
+    a version in a source's offset can be read again. The first upkeep sets the configured retention.
     """
     path = table_path(root, spec)
     try:
@@ -62,7 +62,7 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
 
 
 class DeltaVersions:
-    """A `VersionedTable` in Delta."""
+    """A `VersionedTable` stored as a Delta table."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DeltaVersions:
         `version` is an older version to read; None means the newest.
         """
         self.spec, self._root, self._options = spec, root, options
-        #: The schema without column comments, which may have been different when the table was created.
+        #: The schema without column comments, because those may have been different when the table was created.
         self._written = pa.schema([field.remove_metadata() for field in spec.schema])
         self._sync = LocalSync(table_path(root, spec), is_synced)
         self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)
@@ -125,7 +125,7 @@ class DeltaVersions:
             self._table.update_incremental()
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Write with a predicate over the partition column alone, so that files are replaced without being read."""
+        """Commit a write. Chunks are replaced by a predicate over the partition column, so no file is read."""
         rows = pa.Table.from_pylist(list(write.rows), schema=self._written)
         properties = commit_properties(stamp)
         with store_errors():
@@ -153,7 +153,7 @@ class DeltaVersions:
 
 
 class DeltaTableWriter(TableWriter):
-    """The only writer of a table in Delta."""
+    """The `TableWriter` of a Delta table, with a new writer id."""
 
     def __init__(
         self, root: str, spec: TableSpec, options: dict[str, str] | None = None, is_synced: bool = True
@@ -167,7 +167,7 @@ def _in_chunks(chunks: Collection[int]) -> str:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Raise NotCommittedError or TableStoreError instead of delta-rs's errors."""
+    """In the block, raise NotCommittedError or TableStoreError instead of delta-rs's errors."""
     try:
         yield
     except CommitFailedError as error:

@@ -1,12 +1,12 @@
-"""Keeps a Delta table small, and decides how long its old versions stay.
+"""Keeps a Delta table small, and decides how long its old versions are kept.
 
 The cost of each part depends on what is new since the last time, or the part runs rarely:
 
-    compaction     each time, in tiers (`compaction`)
-    checkpoint     of the log: each time while it is small. It names every live file, and every removed file that is not
-                   vacuumed yet, so a large one is written after more commits
-    vacuum         once an hour, because it lists all files
-    old days       when there are any
+    compaction        each time, in tiers (`compaction`)
+    log checkpoint    each time while it is small. It contains every live file, and every removed file that is not
+                      vacuumed yet. The larger it is, the more commits are between two of them
+    vacuum            once an hour, because it lists all files
+    deletion of days  when there are days to delete
 """
 
 import json
@@ -25,17 +25,21 @@ from sharegroup.storage.writing.local_log import trim_local_log, versions_age_ho
 from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 
-#: The minimum time for which old versions stay; on a local disk with few versions, their files stay for less.
+#: The minimum time for which old versions are kept. On a local disk with few versions, their files are kept for less.
 MIN_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
 #: A larger checkpoint is written after more commits: as many as write about as many bytes as the checkpoint has.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
-#: The log names removed files for longer than they exist, until a vacuum has seen them, which may be an hour later.
+#: The log contains removed files for this much longer than they exist, because the vacuum that deletes them may run an
+#: hour later.
 _SLACK_HOURS = 4
 
 
 def retention_properties(hours: int, files_hours: int | None = None) -> Mapping[str, str]:
-    """Return the properties that keep versions for some hours, and the files that only old versions have."""
+    """Return the table properties that keep old versions for some hours.
+
+    The files that only old versions need are kept for `files_hours`, by default for as long as the versions.
+    """
     return {
         "delta.logRetentionDuration": f"interval {hours} hours",
         "delta.deletedFileRetentionDuration": f"interval {(files_hours or hours) + _SLACK_HOURS} hours",
@@ -43,7 +47,7 @@ def retention_properties(hours: int, files_hours: int | None = None) -> Mapping[
 
 
 class DeltaUpkeep:
-    """The upkeep of one table, from time to time, by one process."""
+    """Runs the upkeep of one Delta table. Only one process may use it."""
 
     def __init__(self, path: str, options: Mapping[str, str] | None, sync: LocalSync) -> None:
         """`sync` is that of the writer that makes these commits."""
@@ -53,12 +57,11 @@ class DeltaUpkeep:
         self._checkpoint_due = 0
 
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
-        """Delete rows of old days, compact, vacuum, write a checkpoint, and cut the log.
+        """Delete rows of old days, compact, vacuum, write a log checkpoint, and remove old log entries.
 
-        Raises OSError and delta-rs's errors.
-
-        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because the
-        checkpoint drops files that were removed too long ago. After a day without a job, the vacuum still finds them.
+        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because a
+        checkpoint leaves out files that were removed long ago, for example before a day without a job. Raises OSError
+        and delta-rs's errors.
         """
         hours = max(MIN_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
@@ -73,7 +76,10 @@ class DeltaUpkeep:
         trim_local_log(self._path, table.version(), upkeep.local_versions)
 
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
-        """Return how long files are kept. The value is a table property, so it changes in factors and rarely."""
+        """Return for how many hours files are kept that only old versions need.
+
+        A change of this table property is a commit, so the value changes rarely, by a factor of two or more.
+        """
         kept = versions_age_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())
         if self._files_hours is None or not self._files_hours // 4 < wanted <= self._files_hours:
@@ -101,7 +107,7 @@ class DeltaUpkeep:
 
 
 def _compact(table: DeltaTable, properties: CommitProperties) -> None:
-    """Compact each partition separately, because no file has rows of two."""
+    """Compact each partition separately, because a file has rows of only one partition."""
     files = pa.table(table.get_add_actions(flatten=True))
     columns = table.metadata().partition_columns
     partitions = [files[f"partition.{column}"].to_pylist() for column in columns]
@@ -126,7 +132,7 @@ def _checkpoint_bytes(table: DeltaTable, options: Mapping[str, str] | None) -> i
 
 
 def _set_retention(table: DeltaTable, wanted: Mapping[str, str], properties: CommitProperties) -> None:
-    """Set the table's own properties, which decide how logs are cleaned, here and in other tools."""
+    """Set the table properties that decide which log entries and files are removed, here and by other tools."""
     if not wanted.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(
             dict(wanted), commit_properties=properties, post_commithook_properties=NO_HOOKS

@@ -1,13 +1,14 @@
 """The fence between leaders of one table: decides how a writer handles commits that it did not make.
 
 A writer keeps one handle and never refreshes it before a commit. A commit is a compare-and-set on the table's version,
-so any foreign commit makes the next one fail. This module then decides:
+so a commit of any other process makes the writer's next commit fail. This module then decides:
 
-- The table has a higher leader epoch, or a commit that is not a job's: the writer is fenced.
-- The table has the commit, and only the response was lost: the commit counts.
-- The table has nothing new: the error is the store's.
-- All commits in between are upkeep, of this leader or an earlier one, whose upkeep may follow the next leader's first
-  commit. The rows are the same, so the commit is retried.
+- The table has a higher leader epoch, or a commit of another tool than the job: the writer is *fenced*, that is, it may
+  not write any longer.
+- The table has the writer's commit, and only the response was lost: the commit is successful.
+- The table has no new commit: the commit failed because of an error of the store.
+- All new commits are upkeep, of this leader or of an earlier one whose upkeep ended late. The rows are the same, so the
+  commit is retried.
 - A writer that is becoming the leader ignores commits of leaders with lower epochs.
 """
 
@@ -26,7 +27,7 @@ def leader_epoch_of(table: VersionedTable) -> int:
 
 
 class WriterFence:
-    """The fence of one writer: its epoch, and whether the writer has been fenced, which is permanent.
+    """Decides for one writer whether another leader has replaced it. A fenced writer stays fenced.
 
     `writer_id` must be unique; it identifies a commit whose response was lost.
     """
@@ -37,13 +38,13 @@ class WriterFence:
         self._fenced: FencedLeaderError | None = None
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Prepare to commit this epoch. Raises FencedLeaderError if the table has this or a higher one already."""
+        """Use this leader epoch from now on. Raises FencedLeaderError if the table has this or a higher one already."""
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
-            raise self._fence("it has this epoch or a higher one")
+            raise self._fence("the table has this leader epoch or a higher one")
 
     def raise_if_fenced(self) -> None:
-        """Raise FencedLeaderError again if it was raised before."""
+        """Raise FencedLeaderError if the writer was fenced before."""
         if self._fenced is not None:
             raise self._fenced
 
@@ -52,7 +53,11 @@ class WriterFence:
         return any(commit.writer == self.writer_id for commit in commits)
 
     def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
-        """Return the commits after version `known`, newest first. Raises FencedLeaderError if one is foreign."""
+        """Return the commits after version `known`, newest first.
+
+        Raises FencedLeaderError with the `cause` if one of them fences the writer. `is_lead_commit` is whether the
+        writer is becoming the leader.
+        """
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
         if is_lead_commit:
@@ -69,7 +74,7 @@ class WriterFence:
         return commit.writer != self.writer_id and not is_upkeep
 
     def _fence(self, cause: Exception | str) -> FencedLeaderError:
-        """Return the error with the current leader. From now on the writer is rejected."""
+        """Fence the writer permanently, and return the error, which contains the table's current leader epoch."""
         try:
             self._table.refresh()
             newest = f"leader epoch {leader_epoch_of(self._table)}, version {self._table.version}"

@@ -1,4 +1,4 @@
-"""The history of leaders in the table `share_group_job`: one row for each start of a query."""
+"""Reads and writes the table `share_group_job`, which has one row for each start of a query."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,8 +1,8 @@
 """Keeps the log of a Delta table on a local disk short.
 
-An object store can list a log from a given name on. A local disk lists the whole directory. delta-rs does this twice
-for each commit, at 2 µs per file: after 5,000 micro-batches a commit took twice as long, and after a day it would take
-a second. On a local disk, versions are therefore also limited by number (`tables.local.versions`).
+delta-rs lists the log twice for each commit. An object store can list only the newest entries, but a local disk lists
+the whole directory, at 2 µs per file. After 5,000 micro-batches a commit took twice as long, and after a day it would
+take a second. On a local disk, versions are therefore also limited by number (`tables.local.versions`).
 """
 
 import re
@@ -13,9 +13,9 @@ _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
 
 
 def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
-    """Remove log files below the checkpoint that the last `keep` versions need; return the number of removed files.
+    """Remove log files before the checkpoint that the last `keep` versions need; return the number of removed files.
 
-    Nothing is done to a table on an object store.
+    A table on an object store is left unchanged.
     """
     log = local_log(table_path)
     if log is None:
@@ -30,7 +30,7 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
 
 
 def versions_age_hours(table_path: str, newest_version: int, keep: int) -> int | None:
-    """Return the maximum age of the last `keep` versions of a table on a local disk, in hours, rounded up.
+    """Return the age of the oldest of the last `keep` versions of a table on a local disk, in hours, rounded up.
 
     None for a table on an object store, where versions are not limited by number.
     """

@@ -1,8 +1,8 @@
 """Makes commits to a table on a local disk survive a power loss (`tables.local.sync`).
 
-delta-rs writes data files and log entries and leaves it to the operating system when they reach the disk. Within some
-seconds after a commit, a power loss can therefore remove it, or leave an empty or partial file. An object store answers
-a write when it is durable, so nothing is done there.
+delta-rs writes data files and log entries without a sync, so the operating system decides when they reach the disk. A
+power loss within some seconds after a commit can therefore remove the commit, or leave an empty or partial file. An
+object store responds to a write after it is durable, so nothing is done there.
 
 A commit builds on all commits before it, so a writer also syncs the log entries of other writers that lie between its
 last commit and this one, for example those of upkeep.
@@ -17,13 +17,13 @@ from urllib.parse import unquote
 
 from sharegroup.storage.writing.local_log import local_log
 
-#: How many of the newest entries may not be on the disk when a writer opens the table: the last commit of a crashed
-#: job, and the commits of one upkeep.
+#: How many of the newest log entries are synced first, because they may not be on the disk when a writer opens the
+#: table: the last commit of a crashed job, and the commits of one upkeep.
 _UNSYNCED_ENTRIES = 20
 
 
 class LocalSync:
-    """Syncs one table's commits for one writer."""
+    """Syncs the commits to one table for one writer. Does nothing if `is_on` is False, or on an object store."""
 
     def __init__(self, table_path: str, is_on: bool = True) -> None:
         self._log = local_log(table_path) if is_on else None
@@ -67,7 +67,7 @@ def added_files(entry: Path) -> Iterator[str]:
 
 
 def sync_paths(paths: Iterable[Path]) -> None:
-    """Sync files and folders; missing ones were removed by upkeep. Raises OSError."""
+    """Sync files and folders. Missing ones are skipped, because upkeep has removed them. Raises OSError."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY)

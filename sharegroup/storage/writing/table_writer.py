@@ -1,7 +1,7 @@
 """The only writer of a table: commits each batch once, in order, protected by the fence.
 
-The writer keeps one handle and never refreshes it before a commit. A commit of anybody else therefore makes its own
-commit fail, and the fence decides what that means.
+The writer keeps one handle and never refreshes it before a commit. A commit of any other process therefore makes the
+writer's own commit fail, and the fence (`fence`) decides whether the writer may retry.
 """
 
 import functools
@@ -24,14 +24,14 @@ from sharegroup.storage.writing.versioned_table import (
 logger = logging.getLogger(__name__)
 
 _COMMITS_TO_SEARCH = 50
-#: The transaction id of restores; its version is the leader epoch.
+#: The Delta transaction id of commits that restore an older version; its version is the leader epoch.
 _RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
     """Return the info of the last committed batch; None before the first.
 
-    Every commit of a writer carries the newest info, even one that its leader makes after another leader has started.
+    It is in the newest commits, because every commit of a writer or of upkeep repeats it.
     """
     found = [commit.info for commit in table.commits(_COMMITS_TO_SEARCH) if commit.info is not None]
     return max(found, key=lambda info: (info["leader_epoch"], info["batch_id"]), default=None)
@@ -65,7 +65,7 @@ class TableWriter:
         return leader_epoch_of(self._table)
 
     def refresh(self) -> None:
-        """Go to the newest version. A leading writer must not, because it would hide the commits of others."""
+        """Go to the newest version. A writer that leads must not do so, because it would miss the commits of others."""
         self._table.refresh()
 
     def become_leader(self, leader_epoch: int) -> None:
@@ -82,8 +82,8 @@ class TableWriter:
     def newest_batch(self, app_id: str) -> int:
         """Return the highest batch id that `app_id` committed here; -1 for none.
 
-        The result is cached, because a look-up takes half as long as a commit. It stays valid, because a later commit
-        of anybody else fences this writer.
+        The result is cached, because a look-up takes half as long as a commit. It stays valid, because a later batch of
+        another writer fences this writer.
         """
         if app_id not in self._committed:
             version = self._table.transaction_version(app_id)
@@ -94,7 +94,7 @@ class TableWriter:
         """Commit the write that `write` returns, and sync it; it then survives a power loss.
 
         Returns False, without calling `write`, if `app_id` has committed this batch or a later one. Raises
-        FencedLeaderError if anybody else has written since this writer's last commit.
+        FencedLeaderError if anything but upkeep has written since this writer's last commit.
         """
         is_new = self.newest_batch(app_id) < batch_id
         if is_new:
@@ -111,10 +111,10 @@ class TableWriter:
         return self._table.rows()
 
     def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Roll back what `app_id` committed after a batch, and what leaders of `below_epoch` or higher committed.
+        """Undo what `app_id` committed after batch `batch_id`, and what leaders with `below_epoch` or higher committed.
 
-        The newest version without any of it is restored. Returns the newest batch of `app_id` in that version. Raises
-        TableStoreError if that version is no longer kept.
+        The newest version without these commits is restored. Returns the newest batch of `app_id` in that version; -1
+        for none. Raises TableStoreError if that version is no longer kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)

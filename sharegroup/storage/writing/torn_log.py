@@ -35,15 +35,15 @@ _EXAMINED = 100
 _TORN = ".torn"
 _LAST_CHECKPOINT = "_last_checkpoint"
 _PARQUET_ENDS = b"PAR1"
-#: The operations whose log entries always have further actions.
+#: The operations whose log entries always have other actions than `commitInfo`.
 _WITH_ACTIONS = frozenset({"CREATE TABLE", "OPTIMIZE", "SET TBLPROPERTIES"})
-#: The prefix of the transaction ids of writers' commits that belong to no batch.
+#: The prefix of the transaction ids of commits that belong to no batch.
 _OF_NO_BATCH = "sharegroup."
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A parsed log entry, and what is wrong with it."""
+    """A parsed log entry. `problem` describes why it cannot be kept; it is empty for a valid entry."""
 
     version: int
     problem: str = ""
@@ -55,7 +55,7 @@ class _Entry:
 def recover_torn_tables(tables_path: str) -> list[str]:
     """Recover all tables of a job, log the losses, and return the names of the tables with losses.
 
-    Tables on an object store are skipped. No other job may run on these tables. Raises OSError.
+    Tables on an object store are skipped. No job may run on these tables during the call. Raises OSError.
     """
     lost = [spec.name for spec in ALL_TABLES if _recover(table_path(tables_path, spec))]
     state, base = (table_path(tables_path, spec) for spec in (SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE))
@@ -66,7 +66,10 @@ def recover_torn_tables(tables_path: str) -> list[str]:
 
 
 def _recover(path: str, state_version: int | None = None) -> bool:
-    """Recover one table; return whether something was lost. `state_version` is the newest of its source table."""
+    """Recover one table; return whether something was lost.
+
+    For `share_group_state_base`, `state_version` is the newest version of `share_group_state`.
+    """
     log = local_log(path)
     if log is None or not log.is_dir():
         return False
@@ -100,7 +103,7 @@ def _read(path: Path) -> _Entry:
     transactions = [action["txn"] for action in actions if "txn" in action]
     info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if (is_batch(info) and not transactions) or (len(actions) == 1 and _has_actions(info)):
-        return _Entry(version, "its log entry is cut")
+        return _Entry(version, "its log entry is incomplete")
     batches = [f"batch {txn['version']} of query {txn['appId']}" for txn in transactions if _is_of_batch(txn)]
     return _Entry(version, "", adds, removes, batches)
 
@@ -110,13 +113,13 @@ def _is_of_batch(transaction: Mapping[str, Any]) -> bool:
 
 
 def _has_actions(info: Mapping[str, Any]) -> bool:
-    """Return whether the entry with this info must have other actions."""
+    """Return whether an entry with this `commitInfo` must have other actions too."""
     metrics = info.get("operationMetrics", {})
     return info.get("operation") in _WITH_ACTIONS or bool(metrics.get("num_added_files"))
 
 
 def _first_torn(log: Path, entries: Sequence[_Entry], state_version: int | None) -> _Entry | None:
-    """Return the first entry that cannot be kept. Files that a later entry removes may be missing."""
+    """Return the first entry that cannot be kept. A missing file is no problem if a later entry removes it."""
     whole = []
     torn: _Entry | None = None
     for entry in entries:
@@ -140,7 +143,7 @@ def _problems(table: Path, entry: _Entry, removed: set[str], state_version: int 
         if problem:
             yield f"its data file {add['path']} is {problem}"
         if state_version is not None and _as_of_version(add) > state_version:
-            yield f"it is made from a version of {SHARE_GROUP_STATE.name} that is lost"
+            yield f"it was made from a version of {SHARE_GROUP_STATE.name} that is lost"
 
 
 def _problem_of_file(path: Path, size: int | None = None) -> str:
@@ -172,7 +175,7 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
                 gone.append(path)
     for path in gone:
         logger.warning(
-            "table %(table)s: log checkpoint %(file)s cannot be kept; moved aside",
+            "table %(table)s: log checkpoint %(file)s is damaged or contains a lost version; moved aside",
             LogFields(table=log.parent.name, file=path.name),
         )
         _move_aside(path)

@@ -1,6 +1,6 @@
-"""The interface of a table for the fence: versions, and commits that are a compare-and-set on them.
+"""The interface of a table with versions, in which each commit is a compare-and-set on the newest version.
 
-`delta_table` implements it in Delta, and the harness of the tests in memory. `fence` decides for both who may write.
+`delta_table` implements it with Delta, and the tests implement it in memory. With both, `fence` decides who may write.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ class TableStoreError(ShareGroupError):
 
 
 class NotCommittedError(TableStoreError):
-    """A commit failed: another writer made that version, or the store reported an error. It may be applied anyway."""
+    """A commit failed, because another writer committed that version first or the store reported an error.
+
+    After an error of the store, the commit may have been applied nevertheless.
+    """
 
 
 class Commit(NamedTuple):
     """A commit in the table's log.
 
-    `writer` is the id of the job's writer that made it; None for any other tool. `rearranges` marks upkeep: the same
-    rows are in other files, or unneeded ones (rows of old days, unused files) were removed.
+    `writer` is the id of the writer or upkeep of a job that made it; None for any other tool. `rearranges` is whether
+    it moved rows to other files, or removed rows of old days or unused files, as upkeep does.
     """
 
     writer: str | None
@@ -48,7 +51,15 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True)
 class Stamp:
-    """A commit's metadata. `app_id` and `version` are its transaction; None for a commit with `is_upkeep`."""
+    """A commit's metadata.
+
+    Attributes:
+        writer: the id of the writer.
+        info: the info of the newest batch.
+        app_id: Delta's transaction id; None for a commit of upkeep.
+        version: the version of the transaction, for example the batch id.
+        is_upkeep: whether the commit is upkeep.
+    """
 
     writer: str
     info: Info | None
@@ -59,9 +70,12 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """How long old versions stay, and their maximum number on a local disk.
+    """The settings of one upkeep of a table.
 
-    `prune_before` is a predicate over `day` for the rows to delete.
+    Attributes:
+        versions_retention: how long old versions are kept.
+        local_versions: the maximum number of versions on a local disk.
+        prune_before: a predicate over `day` for the rows to delete; None if there are none.
     """
 
     versions_retention: timedelta
@@ -87,10 +101,10 @@ class VersionedTable(Protocol):
         """Go to the newest version."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the newest version that was committed under a transaction id; None if there is no such version."""
+        """Return the highest transaction version (such as a batch id) that `app_id` has committed; None for none."""
 
     def commits(self, count: int) -> Sequence[Commit]:
-        """Return the last `count` commits up to the handle's version, newest first; fewer where the log is cut."""
+        """Return the last `count` commits up to the handle's version, newest first; fewer if the log was shortened."""
 
     def rows(self) -> list[Row]:
         """Return all rows at the handle's version."""
@@ -111,10 +125,10 @@ class VersionedTable(Protocol):
         """
 
     def sync(self) -> None:
-        """Return when the commits up to the handle's version survive a power loss."""
+        """Make all commits up to the handle's version survive a power loss, before returning."""
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Raises NotCommittedError.
 
-        It tolerates rows that others append meanwhile, and moves the handle past them.
+        Rows that others append meanwhile do not make it fail. The handle is then at a version that contains them.
         """

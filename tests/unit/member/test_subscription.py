@@ -27,8 +27,8 @@ def answer(request: HeartbeatRequest, topics: tuple[str, ...], code: int = Error
 @pytest.mark.parametrize(
     ("topics", "pattern", "problem"),
     [
-        (None, None, "either topics or a pattern must be given"),
-        (["a"], "a.*", "either topics or a pattern must be given"),
+        (None, None, "exactly one of topics and pattern must be given"),
+        (["a"], "a.*", "exactly one of topics and pattern must be given"),
         ([], None, "topics must be a list of at least one topic name"),
         ("orders", None, "topics must be a list of at least one topic name"),
         (None, "orders-(", "is not a regular expression"),
