@@ -492,7 +492,7 @@ async def test_what_waits_is_sent_before_the_end(start: Start) -> None:
     await appender.close()
     assert broker.logs[0] == list(NUMBERS)
     await asyncio.gather(*sent)
-    with pytest.raises(JobUnavailableError, match="stops"):
+    with pytest.raises(JobUnavailableError, match="shutting down"):
         appender.append(TOPIC, b"key", b"late")
     assert len(broker.connections) == 2
     await until(lambda: all(connection.transport is None for connection in broker.connections))

@@ -36,7 +36,7 @@ class GatewayLease:
         self._job, self._on_begin, self._on_lapse = job, on_begin, on_lapse
         self._is_renewing = False
         self._busy_until_ms = 0
-        #: The end of the lease, by which assignments must be appended, in ms since the epoch; -1 before the first lease.
+        #: The end of the lease in ms since the epoch, by which assignments must be appended; -1 if there was none yet.
         self.end_ms = -1
 
     def is_usable(self, now_ms: int) -> bool:
