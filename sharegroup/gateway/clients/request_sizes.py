@@ -6,6 +6,7 @@ gateway handles itself are never nearly as long, and they are decoded on the eve
 
 import struct
 
+from sharegroup.gateway.wire.request import api_name
 from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
@@ -55,4 +56,4 @@ def size_problem(size: int, head: bytes | memoryview) -> str | None:
     most = OWN_REQUEST_BYTES.get(api_key)
     if most is None or size <= most:
         return None
-    return f"request {api_key} of {size} bytes; allowed: up to {most}"
+    return f"{api_name(api_key)} request has {size} bytes; the limit is {most}"

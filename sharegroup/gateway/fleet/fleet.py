@@ -4,9 +4,9 @@ A client of this gateway receives this gateway's addresses, and the standby port
 If this gateway fails, that standby port is the only broker that the client can still reach. The client requests
 metadata there, and the next gateway responds with its own addresses.
 
-While this gateway is alive, the next one responds with this gateway's addresses on its standby port. A client may send
-a request to any broker in its metadata, so its group's coordinator and its partitions could be at different gateways
-otherwise.
+While this gateway is alive, the next one responds with this gateway's addresses on its standby port. Otherwise a
+client, which may request metadata from any broker that it knows, could have its group's coordinator at one gateway and
+its partitions at another.
 """
 
 import asyncio

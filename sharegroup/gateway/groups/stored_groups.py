@@ -47,7 +47,9 @@ class StoredGroups:
         self._paths, self._cell_of = paths, cell_of
         self._tables = {cell: CachedTables(path, storage_options) for cell, path in paths.items()}
         self._missing: set[str] = set()
-        self._outages = OutageLogs(logger, "failed to read groups of %(file)s", "groups of %(file)s are read again")
+        self._outages = OutageLogs(
+            logger, "failed to read the tables in %(file)s", "the tables in %(file)s can be read again"
+        )
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """Return all groups with their states, sorted by id."""

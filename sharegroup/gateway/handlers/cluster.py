@@ -40,7 +40,7 @@ _TRY_AGAIN = "the client may have moved to this gateway: retry"
 _MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
-#: The first versions of DescribeCluster with these fields in the request.
+#: The first versions of DescribeCluster whose requests have an endpoint type, and may include fenced brokers.
 ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 

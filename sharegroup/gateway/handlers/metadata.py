@@ -23,7 +23,8 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: Smaller metadata is requested from the upstream, which takes no longer than refreshing a snapshot.
+#: Metadata up to this size is requested from the upstream if the snapshot is not fresh, because that takes no longer
+#: than refreshing the snapshot.
 LARGE_BYTES = 16_384
 #: The first version of the response with topic ids.
 TOPIC_IDS_VERSION = 10

@@ -52,7 +52,8 @@ def _reject_all(
 ) -> None:
     """Reject all entries of a request if one is rejected.
 
-    The results in a response have no names, so each must keep its position. A part of the entries cannot be forwarded.
+    The results in the response have no names and are matched to the entries by position. Therefore it is impossible to
+    forward only some of the entries.
     """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)

@@ -30,7 +30,11 @@ _ADDED = TopicFields(
 
 
 def _init_producer_id(case: RequestUnderCheck) -> None:
-    """Authorize InitProducerId. An idempotent producer needs the right to write to any one topic (KIP-679)."""
+    """Authorize InitProducerId.
+
+    A transactional producer needs Write on its transactional id. An idempotent producer needs IdempotentWrite, or Write
+    on at least one topic (KIP-679).
+    """
     if case.body.transactional_id is not None:
         code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     elif case.rights.would_allow_any(needs.WRITE_TOPIC):

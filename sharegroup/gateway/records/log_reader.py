@@ -7,9 +7,9 @@ If a partition has a new leader epoch, its cached batches are discarded, because
 are read by id, so that a topic that was created again under the same name is not confused with the old one. They are
 read by name if the broker does not support ids.
 
-A response without records does not prove that there are none. Below the end of the log, either compaction has removed
-them, or reading remote storage took too long. Such a part is read again after an increasing pause. It is regarded as
-removed as soon as a later batch is returned for it.
+If a response has no records below the end of the log, either compaction has removed the records, or reading remote
+storage took too long. Such a part is read again after an increasing pause. Its records are regarded as removed only
+when the broker returns a later batch for it.
 """
 
 import asyncio

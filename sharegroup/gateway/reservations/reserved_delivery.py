@@ -41,10 +41,10 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is returned if no member has waited for `IDLE_MS` while there are records, because members of other
-#: gateways could receive them, and otherwise after `EMPTY_IDLE_MS`, so that rows are saved if a member fetches late.
+#: If no member has waited for `IDLE_MS`, a reservation is returned if records have arrived, because members of other
+#: gateways could receive them. Otherwise it is returned after `EMPTY_IDLE_MS`, because each reservation costs two rows.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
-#: How long before the last known lease of a group's members ends their leases are looked up again.
+#: The leases of a group's members are looked up again this long before the last of them ends.
 MEMBERS_MS = 5_000
 #: A member may receive the records that arrive in this time, even if these are more than its equal share.
 SHARE_MS = 20

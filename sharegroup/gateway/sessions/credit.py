@@ -6,25 +6,26 @@ job for records is called a *demand*. It waits at the job until there are record
 observed behaviour of the member:
 
 - The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. The same holds for
-every demand of a member that may not fetch again soon, because a member that does not fetch again would hold records
-that other members could have. Read-ahead starts only if the member consumes more than this number in two fifths of the
-lock duration. Processing may take another two fifths, and the last fifth is left for the acknowledgement.
+  every demand of a member that may not fetch again soon, because a member that does not fetch again would hold records
+  that other members could have. Read-ahead starts only if the member consumes at least this number in two fifths of
+  the lock duration. Processing may take another two fifths, and the last fifth is left for the acknowledgement.
 - `target` is the number of records that the buffer and the open demand should hold together. A demand is sent when the
-buffer holds less than half of it. The target grows if the job returns as many records as requested and the buffer still
-runs empty, or would run empty according to the member's rate and the round trip to the job. It then becomes the number
-that rate and round trip require, but at least 2 times and at most 32 times the previous target. A wrong estimate
-therefore acquires at most 32 times the records that the member has just consumed.
+  buffer holds less than half of it. The target grows if the job returns as many records as requested and the buffer
+  still runs empty, or would run empty according to the member's rate and the round trip to the job. It then becomes the
+  number that rate and round trip require, but at least 2 times and at most 32 times the previous target. A wrong
+  estimate therefore acquires at most 32 times the records that the member has just consumed.
 - All members that use a share-partition share its locks (`share_locks`). A member is sent at most half of its share at
-once, so that the other half can be read ahead while it processes the first half. Otherwise there might be no locks for
-more records before the member has acknowledged. The first delivery of a member is small, because the member may be slow
-and other members may follow.
+  once, so that the other half can be read ahead while it processes the first half. Otherwise there might be no locks
+  for more records before the member has acknowledged. The first delivery of a member is small, because the member may
+  be slow and other members may follow.
 - Whatever MaxRecords is, a member is sent at most the records that it consumes in two fifths of the lock duration. It
-may acknowledge them only after it has processed all of them, and a lock that expires before costs a delivery attempt.
+  may acknowledge them only after it has processed all of them, and a lock that expires earlier costs a delivery
+  attempt.
 - With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves more of
-them. It waits only as long as the buffered records will last for a few more round trips. The target allows for that.
+  them. It waits only as long as the buffered records will last for a few more round trips. The target allows for that.
 - The target shrinks when a response has less than half of the requested records, because no more are available, when
-locks in the buffer have nearly expired, and when other members wait for the buffered records. It is reset when the
-member has become idle.
+  locks in the buffer have nearly expired, and when other members wait for the buffered records. It is reset when the
+  member has become idle.
 """
 
 from __future__ import annotations

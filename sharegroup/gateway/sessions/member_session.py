@@ -26,7 +26,8 @@ from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)
 
-#: Limit of one partition in one response, because batches beyond MaxRecords cost time on the event loop.
+#: Most bytes of one partition that are read for one response. Batches beyond MaxRecords would only cost time on the
+#: event loop.
 MAX_PARTITION_BYTES = 1_048_576
 
 

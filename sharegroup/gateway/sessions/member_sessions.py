@@ -50,7 +50,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a demand (a request for records) waits at the job before it is sent again.
 DEMAND_WAIT_MS = 300_000
-#: If a response is this late, the demand was lost when the job restarted, and is sent again.
+#: If no response arrives within `DEMAND_WAIT_MS` and this time, the demand was lost when the job restarted. It is sent
+#: again.
 LOST_AFTER_MS = 10_000
 #: If other members have waited for this long, a member keeps only the buffered records that it consumes in this time.
 #: It is about two micro-batches.

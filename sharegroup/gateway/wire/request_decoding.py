@@ -4,7 +4,7 @@ kafka-python's message classes trust the bytes, which is adequate for responses 
 clients:
 
 - Each struct with tagged fields copies the rest of the frame, so 4 MB of such structs block the event loop for over ten
-seconds. A varint of any length is read to its end, which takes quadratic time.
+  seconds. A varint of any length is read to its end, which takes quadratic time.
 - A string that is cut off by the end of the frame is accepted as a shorter one. Null is accepted for any string or
   array.
 

@@ -26,7 +26,7 @@ MAX_ACCEPTS = 16
 EXHAUSTED_PAUSE_S = 0.1
 #: Errors for which the spare descriptor helps: the process or the machine has no descriptors left.
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-#: Errors after which the acceptor pauses: these, and a lack of buffers or memory.
+#: Errors after which the acceptor pauses: those of `_NO_DESCRIPTOR`, and a lack of buffers or memory.
 _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}
 
 

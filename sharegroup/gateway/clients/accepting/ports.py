@@ -1,7 +1,7 @@
 """The ports on which the gateway listens.
 
-There is one port per upstream broker. Its clients are served as if they were connected to that broker. The base port is
-a bootstrap address. The standby port is for clients of other gateways that have failed.
+There is one port per upstream broker. Clients of such a port are served as if they were connected to that broker. The
+base port is a bootstrap address. The standby port is for clients of other gateways that have failed.
 """
 
 import asyncio

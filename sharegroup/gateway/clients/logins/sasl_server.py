@@ -77,7 +77,7 @@ class SaslServer:
 
     Attributes:
         principal: `User:<name>` once the client is authenticated, else None.
-        session_ends_ms: the end of its session in ms since the epoch; None if the session does not end.
+        session_ends_ms: the end of the session in ms since the epoch; None if the session does not end.
     """
 
     def __init__(self, mechanisms: Mechanisms, max_reauth_ms: int = 0) -> None:

@@ -111,7 +111,7 @@ class DescribeConfigs:
             results = await self._upstream.describe(request.caller.node_id, [upstream], request.body, request.version)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "describing group %(group)s without the upstream's configs, because it is not available: %(error)s",
+                "describing group %(group)s without the upstream's configs; the broker is not available: %(error)s",
                 LogFields(group=resource.resource_name, error=error),
             )
             return []

@@ -121,7 +121,7 @@ class ShareGroupHeartbeat:
     async def _topics(self, names: Collection[str], is_new: bool) -> Mapping[str, Topic]:
         """Return the topics of these names.
 
-        For a new subscription, the metadata is refreshed first, because a deleted topic would be assigned for a while.
+        For a new subscription, known topics are checked again, because a deleted topic would be assigned for a while.
         """
         return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
