@@ -328,7 +328,7 @@ class _PartitionQueue:
                 "%(topic)s-%(partition)d: rows abandoned after an unexpected error",
                 LogFields(topic=self._topic, partition=self._partition),
             )
-            problem = f"the request cannot be produced: {error}"
+            problem = f"the row cannot be appended to the job's topic: {error}"
         finally:
             if problem is None:
                 self._sequence = (self._sequence + len(batch.rows)) & MAX_SEQUENCE
@@ -370,7 +370,7 @@ class _PartitionQueue:
                 elif is_retriable(error):
                     may_be_appended = True  # a leader that resigns may return this after the append
                 else:
-                    raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
+                    raise JobUnavailableError(f"the row cannot be appended to the job's topic: {self._problem}")
             self._outage.report_failure(self._problem)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
