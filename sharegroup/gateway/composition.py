@@ -1,4 +1,4 @@
-"""The parts of a gateway and the references between them. Each part depends only on parts of lower layers."""
+"""Creates the parts of a gateway and connects them. Each part depends only on parts of lower layers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -59,7 +59,11 @@ from sharegroup.security.listener import listener_name
 
 
 class GatewayParts:
-    """The parts of one gateway, created but not started. Create it on the event loop. Raises InvalidConfigError."""
+    """All parts of one gateway, created but not started.
+
+    Must be created on the event loop. Raises InvalidConfigError if the configuration or a file that it names is not
+    valid.
+    """
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
@@ -156,7 +160,7 @@ class GatewayParts:
         return [listing.group_id for listing in await self._stored.listings()]
 
     def reload_security(self) -> None:
-        """Reload certificates, users, keys and ACLs that have changed. Blocks."""
+        """Reload the files of certificates, users, keys and ACLs that have changed. Blocks until they are read."""
         self._security.reload()
 
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
@@ -167,7 +171,7 @@ class GatewayParts:
 
 
 def _connection_limits(config: GatewayConfig) -> AddressLimits:
-    """Return the configured limits, reduced to the file descriptors that the process may open."""
+    """Return the configured connection limits, reduced to what the process's limit of open files allows."""
     return AddressLimits(
         limit_connections(raise_limit(), config.max_connections),
         config.max_connections_per_ip,
@@ -177,7 +181,7 @@ def _connection_limits(config: GatewayConfig) -> AddressLimits:
 
 
 def _quotas(config: GatewayConfig) -> Quotas:
-    """Raises InvalidConfigError."""
+    """Return the configured quotas. Raises InvalidConfigError if the quota file is not valid."""
     return Quotas(
         load_quotas(config.quotas) if config.quotas else (),
         consumer_byte_rate=config.quota_consumer_byte_rate,

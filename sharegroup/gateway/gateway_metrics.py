@@ -1,6 +1,6 @@
-"""Metrics and health of the gateway, over HTTP if `gateway.metrics.port` is set.
+"""Metrics and health checks of the gateway, served over HTTP if `gateway.metrics.port` is set.
 
-A scrape is served on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
+A scrape runs on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ class GatewayMetrics:
         self._ticked_s = clock()
 
     def start(self, host: str, port: int) -> None:
-        """Start the server if a port is configured. Raises MetricsUnavailableError."""
+        """Start the server if a port is configured. Raises MetricsUnavailableError if it cannot be opened."""
         if port:
             self._server.start(host, port)
 
@@ -34,11 +34,11 @@ class GatewayMetrics:
         self.record_tick()
 
     def record_tick(self) -> None:
-        """Record that the event loop is running."""
+        """Record that the event loop is running. Must be called every `TICK_S`."""
         self._ticked_s = self._clock()
 
     def set_draining(self) -> None:
-        """Record that the gateway stops as soon as its clients have left."""
+        """Record that the gateway accepts no clients, and stops when its clients have left."""
         self._is_draining = True
 
     def close(self) -> None:

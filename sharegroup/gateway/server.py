@@ -1,4 +1,4 @@
-"""The gateway process: start, periodic work, drain and stop. `composition` creates its parts."""
+"""The gateway process: startup, periodic work, drain and shutdown. `composition` creates its parts."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ SECURITY_INTERVAL_S = 1.0
 
 
 class Gateway:
-    """A gateway on one event loop, on which it must be created. It serves clients between `start` and `stop`."""
+    """A gateway that serves clients between `start` and `stop`. Must be created on the event loop that runs it."""
 
     def __init__(self, config: Config) -> None:
         self.parts = GatewayParts(config)
@@ -31,7 +31,8 @@ class Gateway:
     async def start(self) -> None:
         """Connect to the upstream cluster and open the ports.
 
-        Raises UpstreamUnavailableError, OSError, or MetricsUnavailableError.
+        Raises UpstreamUnavailableError if no broker responds, OSError if a port cannot be opened, and
+        MetricsUnavailableError if the port for metrics cannot be opened.
         """
         parts = self.parts
         self._metrics.start(self._config.metrics_host, self._config.metrics_port)
@@ -52,9 +53,10 @@ class Gateway:
         self._tasks = [asyncio.ensure_future(_run_periodically(interval_s, work)) for interval_s, work in upkeep]
 
     async def drain(self) -> None:
-        """Move the clients to other gateways before `stop`, each after it has acknowledged the records that it holds.
+        """Move the clients to other gateways, each as soon as it has acknowledged the records that it holds.
 
-        Takes at most `gateway.drain.timeout.ms`, plus the time to send the last row to the other gateways.
+        Takes at most `gateway.drain.timeout.ms`, plus the time to send the last row to the other gateways. Call `stop`
+        afterwards.
         """
         parts = self.parts
         self._metrics.set_draining()
@@ -97,7 +99,7 @@ class Gateway:
 
 
 async def _run_periodically(interval_s: float, work: Callable[[], Awaitable[None] | None]) -> None:
-    """Run `work` every `interval_s` seconds; an error is logged and does not end the loop."""
+    """Run `work` every `interval_s` seconds. Errors are logged and do not end the loop."""
     while True:
         await asyncio.sleep(interval_s)
         try:
@@ -110,7 +112,7 @@ async def _run_periodically(interval_s: float, work: Callable[[], Awaitable[None
 
 @contextlib.asynccontextmanager
 async def running_gateway(config: Config) -> AsyncIterator[Gateway]:
-    """Start a gateway and stop it at the end. Raises what `Gateway.start` raises."""
+    """Start a gateway on entry and stop it on exit. Raises the errors of `Gateway.start`."""
     gateway = Gateway(config)
     try:
         await gateway.start()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sharegroup.security.acl import CLUSTER_NAME, Operation, Resource
 
-#: A group, a topic, a transactional id, or the cluster.
+#: A resource, that is a group, topic, transactional id or the cluster: (type, name).
 Key = tuple[Resource, str]
 CLUSTER: Key = (Resource.CLUSTER, CLUSTER_NAME)
 _OF_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
@@ -13,10 +13,13 @@ _OF_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
 
 @dataclass(frozen=True)
 class BrokerRights:
-    """The operations that a client may perform on each resource that was queried; on all others it may perform none.
+    """The operations that a client may perform on resources of the brokers.
 
-    `listed_groups` are the groups that a broker listed for the client, so it may describe them. If the brokers do not
-    support group configs (`has_group_configs` is False), the client's rights on the cluster's configs apply to them.
+    Attributes:
+        operations: the allowed operations of each resource that was queried. On all other resources, none is allowed.
+        listed_groups: the groups that a broker listed for the client. The client may describe them.
+        has_group_configs: whether the brokers support configs of groups. If not, the client's rights on the configs of
+            the cluster decide about those of groups.
     """
 
     operations: Mapping[Key, Collection[int]]
@@ -24,7 +27,7 @@ class BrokerRights:
     has_group_configs: bool = True
 
     def allows(self, operation: int, resource: str, name: str) -> bool:
-        """Return whether the client may perform an operation."""
+        """Return whether the client may perform `operation` on the resource of type `resource` with this name."""
         kind = Resource(resource)
         if operation in self.operations.get((kind, name), ()):
             return True

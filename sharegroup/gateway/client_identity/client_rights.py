@@ -30,17 +30,19 @@ from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Operation, Resource
 
-#: How long a response is used, and how long it is used while the brokers do not respond.
+#: How long rights are cached, and how long cached rights are used while the brokers do not respond.
 FRESH_S, LAST_RESORT_S = 5.0, 60.0
 #: How long a query is retried, for example while a coordinator moves, and the pause between attempts.
 PATIENCE_S, PAUSE_S = 5.0, 0.1
-#: Limit of the names whose rights are refreshed. A share session uses its topics without naming them again.
+#: Most resource names of a user whose rights are queried again regularly. Requests in a share session do not repeat
+#: the names of their topics, so the names are remembered.
 MAX_NAMES = 10_000
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-#: Later versions have no rights on a group that does not exist (KIP-1043). Brokers with them have group configs.
+#: The last version that returns rights on a group that does not exist (KIP-1043). Brokers with a later version support
+#: configs of groups.
 DESCRIBE_GROUPS_VERSION = 5
 _ALL_TOPICS: Key = (Resource.TOPIC, "")
-#: The rights on a topic that does not exist, which is queried again each time.
+#: The rights on a topic that does not exist. They are not cached, because the topic may be created at any time.
 _ABSENT: Collection[int] = (Operation.DESCRIBE,)
 
 
@@ -50,24 +52,24 @@ class _Known(NamedTuple):
 
 
 class ClientBrokers:
-    """Connections to the known brokers with a client's login, which is in `settings`."""
+    """Connections to the known brokers, which use the client's login from `settings`."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     @property
     def node_ids(self) -> list[int]:
-        """The broker ids of the newest metadata, sorted."""
+        """The ids of the brokers in the newest metadata, sorted."""
         return self._cluster.node_ids
 
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
-        """Send a request to one broker. Raises UpstreamUnavailableError."""
+        """Send a request to one broker. Raises UpstreamUnavailableError if the broker does not respond."""
         return await self._connections.get(node_id).ask(request, response, max_version)
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker. Raises UpstreamUnavailableError."""
+        """Return the APIs of a broker. Raises UpstreamUnavailableError if the broker does not respond."""
         return await self._connections.get(node_id).features()
 
     def close(self) -> None:
@@ -75,12 +77,15 @@ class ClientBrokers:
 
 
 class ClientRights:
-    """The rights of one user. `share_groups` returns the share groups, which the brokers do not have."""
+    """Queries and caches the rights of one user.
+
+    `share_groups` returns the names of the share groups, because the brokers cannot list them.
+    """
 
     def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
         self._brokers, self._share_groups = brokers, share_groups
         self._names: dict[Key, None] = {}
-        #: Names that have not been queried yet.
+        #: Names that an earlier login used and that have not been queried with this login yet.
         self._expected: set[Key] = set()
         self._known: dict[Key, _Known] = {}
         self._operations: dict[Key, Collection[int]] = {}
@@ -89,15 +94,22 @@ class ClientRights:
 
     @property
     def names(self) -> Collection[Key]:
-        """The names that were queried or will be."""
+        """The resource names whose rights have been queried or will be queried."""
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Also query these names, which a continued share session sent under an earlier login."""
+        """Query the rights on these names together with the next query.
+
+        A share session that continues under a new login does not repeat the names that it sent under the previous
+        login.
+        """
         self._expected |= {key for key in names if key not in self._names}
 
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
-        """Return the rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
+        """Return the rights on the resources that a request on a broker's port requires.
+
+        Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
+        """
         listed: frozenset[str] = frozenset()
         this_once: set[Key] = {_ALL_TOPICS} if named.has_all_topics else set()
         if named.has_all_groups:
@@ -244,7 +256,7 @@ class ClientRights:
         return frozenset(group.group_id for group in response.groups)
 
     async def _create(self, node_id: int, names: Collection[str]) -> None:
-        """Let the brokers create missing topics if they do so for the client. The result is queried again later."""
+        """Let the brokers create missing topics if they do so for the client. Rights on them are queried later."""
         request = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
         await self._brokers.ask(node_id, request, MetadataResponse)
 
@@ -254,7 +266,7 @@ def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
 
 
 def _is_allowed(code: int) -> bool:
-    """Return False for a permanent error. Raises UpstreamUnavailableError for a retriable one."""
+    """Return whether a response has no error. Raises UpstreamUnavailableError if the error is retriable."""
     if code and for_code(code).retriable:
         raise UpstreamUnavailableError(f"a broker could not return the rights of a client: {error_name(code)}")
     return not code

@@ -1,4 +1,7 @@
-"""Logins that the brokers verify: the client's only message is forwarded to them. Only `log_in` does I/O."""
+"""SASL exchanges whose credentials the brokers verify: the gateway forwards the client's only message to them.
+
+Only the function `log_in`, which is passed in, does I/O.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -14,10 +17,11 @@ _MALFORMED = "the message does not have the format of the mechanism"
 
 
 class ForwardedExchange:
-    """A login with one message.
+    """A SASL exchange of one client message, which is verified by a login at the brokers.
 
-    `user_of` returns the user that the message names. `log_in` logs in at the brokers and returns when the session
-    expires, in ms since the epoch, None for never. Both raise LoginRejectedError.
+    `user_of` extracts the user name from the message. `log_in` logs in at the brokers and returns the time at which the
+    session expires, in ms since the epoch, or None if it never expires. Both raise LoginRejectedError if they reject
+    the message.
     """
 
     max_message_bytes = MAX_MESSAGE_BYTES
@@ -29,15 +33,16 @@ class ForwardedExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Forward the only message. Raises LoginRejectedError."""
+        """Log in at the brokers with the client's message. Raises LoginRejectedError if the login is rejected."""
         self.claimed = self._user_of(message)
         return ExchangeStep(b"", self.claimed, self._log_in(ForwardedLogin(self._mechanism, message.encode())))
 
 
 def user_of_password(message: str) -> str:
-    """Return the user of a PLAIN message. As in Kafka, the authorization id must be empty or the user.
+    """Return the user name in a PLAIN message.
 
-    Raises LoginRejectedError.
+    Raises LoginRejectedError if the message is malformed, or if the authorization id is neither empty nor the user name
+    (as in Kafka).
     """
     authorization_id, *rest = message.split("\0")
     if len(rest) != 2 or not rest[0]:
@@ -48,7 +53,10 @@ def user_of_password(message: str) -> str:
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Return the user in a token's `claim`. The brokers verify the token. Raises LoginRejectedError."""
+    """Return the user name in the claim `claim` of a token, without verifying the token; the brokers do that.
+
+    Raises LoginRejectedError if the message is malformed, or if the token is not a JWT or lacks the claim.
+    """
     _, token = parse_message(message)
     try:
         claims = jwt.decode(token, options={"verify_signature": False})

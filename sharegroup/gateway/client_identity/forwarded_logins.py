@@ -1,4 +1,4 @@
-"""Logins that are forwarded to the brokers, and the clients that use the brokers with them."""
+"""Logins that are forwarded to the brokers, and connections to the brokers that use these logins."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def check_settings(config: Config) -> None:
 class ForwardedLogins:
     """The logins and rights that all client connections share.
 
-    `settings` are kafka-python's; their login is replaced by the client's. `share_groups` returns the share groups,
-    which the brokers do not have. Raises InvalidConfigError.
+    `settings` are kafka-python's settings, in which each client's login replaces the gateway's. `share_groups` returns
+    the names of the share groups, because the brokers cannot list them. Raises InvalidConfigError if `check_settings`
+    does.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class ForwardedLogins:
         self._users: dict[ForwardedLogin, tuple[ClientRights, int]] = {}
 
     def new_client(self, node_id: int) -> ClientIdentity:
-        """Return the client of a new connection to a broker's port."""
+        """Return the identity of a new client connection to the port of broker `node_id`."""
         return ClientIdentity(self, node_id)
 
     def create_mechanisms(self, log_in: Callable[[ForwardedLogin], int | None]) -> Mechanisms:
-        """Return the mechanisms that can be forwarded, for the login of one client."""
+        """Return the enabled SASL mechanisms, which verify a client's credentials with `log_in`."""
         enabled: Sequence[str] = self._gateway.sasl_mechanisms or tuple(FORWARDED_MECHANISMS)
         claim = self._gateway.token_claim
         return {
@@ -81,13 +82,14 @@ class ForwardedLogins:
         }
 
     def settings_for(self, login: ForwardedLogin) -> ClientSettings:
-        """Return kafka-python's settings for a client's connections."""
+        """Return kafka-python's settings for connections to the brokers with a client's login."""
         return {**self._settings, FORWARDED_LOGIN: login}
 
     async def try_login(self, login: ForwardedLogin, node_id: int) -> int | None:
-        """Log in at a broker, or at another one if it is unavailable. Return when the session expires, None for never.
+        """Log in at broker `node_id`, or at another broker if that one is unavailable.
 
-        Raises LoginRejectedError, and UpstreamUnavailableError if no broker is available.
+        Returns the time at which the session expires, in ms since the epoch, or None if it never expires. Raises
+        LoginRejectedError if a broker rejects the login, and UpstreamUnavailableError if no broker is available.
         """
         problem: Exception | None = None
         for each in (node_id, *(other for other in self.cluster.node_ids if other != node_id)):
@@ -107,9 +109,10 @@ class ForwardedLogins:
         raise UpstreamUnavailableError(f"no broker is available to verify a login: {problem}")
 
     def acquire_rights(self, login: ForwardedLogin, names: Iterable[Key] = ()) -> ClientRights:
-        """Return the rights of a user, which its connections share and release with `release_rights`.
+        """Return the rights of a user. All connections with the same login share one object.
 
-        `names` are queried, too.
+        Each caller must release the object with `release_rights`. The rights on `names` are queried with the next
+        query.
         """
         rights, count = self._users.get(login, (None, 0))
         if rights is None:
@@ -119,7 +122,7 @@ class ForwardedLogins:
         return rights
 
     def release_rights(self, login: ForwardedLogin) -> None:
-        """Release the rights of a user for a connection that closes or changes its login."""
+        """Release the rights of a user when one of its connections closes or changes its login."""
         rights, count = self._users.pop(login)
         if count > 1:
             self._users[login] = rights, count - 1
@@ -128,7 +131,7 @@ class ForwardedLogins:
 
 
 class ClientIdentity:
-    """The client of one connection."""
+    """The identity at the brokers that one client connection uses."""
 
     def __init__(self, shared: ForwardedLogins, node_id: int) -> None:
         self._shared, self._node_id = shared, node_id
@@ -139,11 +142,14 @@ class ClientIdentity:
 
     @property
     def settings(self) -> ClientSettings | None:
-        """kafka-python's settings with the client's login, None before the login."""
+        """kafka-python's settings with the client's login. None before the login."""
         return None if self._login is None else self._shared.settings_for(self._login)
 
     async def get_rights(self, body: Any, version: int) -> BrokerRights:
-        """Return the client's rights on the resources of a request. Raises UpstreamUnavailableError."""
+        """Return the client's rights on the resources of a request.
+
+        Raises UpstreamUnavailableError if the brokers do not return the rights.
+        """
         if self._rights is None:
             return BrokerRights({})
         named = resources_of(body, version)
@@ -164,7 +170,7 @@ class ClientIdentity:
             self._login = self._rights = None
 
     def _log_in(self, login: ForwardedLogin) -> int | None:
-        """Log in from a login thread, which waits for the event loop."""
+        """Log in at the brokers. Called on a login thread, which waits until the event loop has the result."""
         return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
 
     async def _try(self, login: ForwardedLogin) -> int | None:

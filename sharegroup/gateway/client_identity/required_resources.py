@@ -21,10 +21,14 @@ _FIRST_METADATA_WITH_NULL = 1
 
 @dataclass(frozen=True)
 class RequiredResources:
-    """The resources of one request.
+    """The resources on which a request requires rights.
 
-    `keys` are given by name, `topic_ids` by id. `has_all_topics` and `has_all_groups` stand for all resources of the
-    type. `creates` are topics that the client lets the brokers create.
+    Attributes:
+        keys: resources that the request identifies by name.
+        topic_ids: topics that the request identifies by id.
+        has_all_topics: whether the request concerns all topics.
+        has_all_groups: whether the request concerns all groups.
+        creates: names of topics that the client allows the brokers to create.
     """
 
     keys: frozenset[Key] = frozenset()
@@ -35,7 +39,7 @@ class RequiredResources:
 
 
 def resources_of(body: Any, version: int) -> RequiredResources:
-    """Return the resources of a request, none if it needs no rights."""
+    """Return the resources on which a request requires rights. The result is empty if it requires no rights."""
     found = _RESOURCES_OF.get(type(body))
     return RequiredResources() if found is None else found(body, version)
 

@@ -1,1 +1,1 @@
-"""Clients' connections: from bytes to a request, and back."""
+"""Connections of clients: reading requests from bytes, handling them in order, and writing responses."""

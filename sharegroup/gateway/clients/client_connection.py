@@ -1,7 +1,7 @@
 """One client's connection: reading, writing, idle checks and closing.
 
-`RequestLoop` interprets the frames. A client that does not read its responses is not read from, and is disconnected
-after `UNREAD_TIMEOUT_S`.
+`RequestLoop` decodes and handles the frames. While a client does not read its responses, the gateway reads no requests
+from it. After `UNREAD_TIMEOUT_S` it is disconnected.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 #: A client that has read none of its responses for this long is disconnected.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
-#: A large request must progress by this many bytes within `gateway.request.stall.timeout.ms`.
+#: At least this many bytes of a large request must arrive within `gateway.request.stall.timeout.ms`.
 PROGRESS_BYTES = 65_536
 
 
 class ClientConnection(FrameProtocol):
     """Reads a client's requests and writes the responses.
 
-    `node_id` is the upstream broker whose port the client used. `is_standby`: the client uses the standby port, as a
-    client of another gateway.
+    `node_id` is the upstream broker whose port the client used. `is_standby` is True if the client used the standby
+    port, which is sent to clients of other gateways.
     """
 
     def __init__(self, service: Service, connections: Connections, node_id: int, is_standby: bool = False) -> None:
@@ -45,14 +45,14 @@ class ClientConnection(FrameProtocol):
         caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
         self._requests = RequestLoop(service, self, caller, self._disconnect)
         self._connected_at = self._last_request = self._loop.time()
-        #: (bytes, time) when the large request that is arriving last made progress.
+        #: (received bytes, time in seconds) when the large request that is arriving last made progress.
         self._progress: tuple[int, float] | None = None
         self._unread_timer: asyncio.Handle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def register(self, transport: asyncio.Transport) -> bool:
-        """Register the client before any TLS handshake; if a limit rejects it, close it and return False."""
+        """Register the client before any TLS handshake. Close it and return False if a limit rejects it."""
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
             set_keepalive(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
@@ -74,7 +74,7 @@ class ClientConnection(FrameProtocol):
             self._disconnect(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the client's requests and, through `Connections`, its share sessions."""
+        """Cancel the client's requests, and close its share sessions through `Connections`."""
         super().connection_lost(exc)
         self._stop_unread_timer()
         self._requests.close()
@@ -86,11 +86,11 @@ class ClientConnection(FrameProtocol):
         self._requests.enqueue(frame)
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
-        """Return why a request with this size and head is too long."""
+        """Return why a request of `size` bytes that starts with `head` is too long; None if it is not."""
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Start a request of `size` bytes that is not complete yet; see `WaitingFrames.begin_request`."""
+        """Handle the start of a request of `size` bytes whose body has not arrived; see `WaitingFrames`."""
         self._progress = None
         self._requests.begin_request(size)
 
@@ -112,7 +112,7 @@ class ClientConnection(FrameProtocol):
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection when all requests are answered and `may_close(connection_id)` returns True."""
+        """Close the connection as soon as all requests are answered and `may_close(connection_id)` returns True."""
         self._requests.drain(partial(may_close, self.connection_id))
 
     def close(self) -> None:
@@ -121,13 +121,16 @@ class ClientConnection(FrameProtocol):
         self.abort()
 
     def is_idle(self, now: float) -> bool:
-        """Return whether the client is silent or unauthenticated for too long; `now` is the loop's time in seconds."""
+        """Return whether the client must be disconnected because it is silent, stalled or unauthenticated for too long.
+
+        `now` is the event loop's time in seconds.
+        """
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
         return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
 
     def _is_stalled(self, now: float) -> bool:
-        """Return whether a request that holds a share of the budget makes no progress."""
+        """Return whether the request that holds a share of the memory budget has stopped arriving."""
         received = self.unfinished_bytes if self._requests.has_share else None
         if received is None:
             self._progress = None
@@ -136,7 +139,10 @@ class ClientConnection(FrameProtocol):
         return self._progress is not None and now - self._progress[1] > self._config.request_stall_timeout_ms / 1000
 
     def _disconnect(self, problem: Exception) -> None:
-        """Close the connection and log why: a client's fault at INFO, the upstream's at WARNING, ours at ERROR."""
+        """Close the connection and log why.
+
+        A fault of the client is logged at INFO, a fault of the brokers at WARNING and a fault of the gateway at ERROR.
+        """
         self.close()
         client = self._requests.caller.host
         if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
@@ -174,6 +180,6 @@ class ClientConnection(FrameProtocol):
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:
-    """Return the client's address; "" if it has already disconnected."""
+    """Return the client's IP address; empty if the client has already disconnected."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""

@@ -1,6 +1,6 @@
 """Queue that serves addresses in turn (round robin), and the items of one address in order. No I/O.
 
-A thousand items of one address delay an item of another address by one turn, not by a thousand.
+For example, a thousand items of one address delay an item of another address by only one item.
 """
 
 from collections import OrderedDict, deque
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class FairTurns(Generic[T]):
-    """The waiting items by address. An address that had its turn moves to the end."""
+    """The waiting items by address. When `pop_first` removes an item, its address moves to the end of the order."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
@@ -31,12 +31,12 @@ class FairTurns(Generic[T]):
             del self._waiting[address]
 
     def first_items(self) -> Iterator[tuple[str, T]]:
-        """Yield the first item of each address, in the order of their turns."""
+        """Yield (address, first item) of each address, in the order in which the addresses are served."""
         for address, items in self._waiting.items():
             yield address, items[0]
 
     def pop_first(self, may: Callable[[str, T], bool]) -> T | None:
-        """Remove and return the first item in turn that `may` accepts; None if there is none."""
+        """Remove and return the next item that `may` accepts; None if there is none."""
         for address, item in self.first_items():
             if may(address, item):
                 self.discard(address, item)

@@ -1,15 +1,15 @@
 """Memory budget for the large requests of all connections (Kafka: `queued.max.request.bytes` and its MemoryPool).
 
-A connection acquires a share of the size of its request before it reads the request's body, and releases the share when
-the request is handled. This cannot deadlock:
+A connection acquires a share of the budget, as large as its request, before it reads the request's body. It releases
+the share when the request has been handled. This cannot deadlock:
 
-- A small request needs no share; the number of connections bounds the memory of small requests.
-- A connection that holds a share waits for no other: its body arrives, or `ClientConnection.is_idle` ends it.
-- A request that is larger than the budget is read when no other large request is.
+- A small request needs no share. The number of connections bounds the memory of small requests.
+- A connection that holds a share does not wait for another one. Its body arrives, or `ClientConnection.is_idle` ends
+  it.
+- A request that is larger than the budget is read while no other request holds a share.
 
 One eighth of the budget is reserved for ordinary requests, so that huge requests that arrive slowly or never complete
-do not block producers. Huge requests get their shares in turn by address, in order. Ordinary requests may overtake
-them.
+do not block producers. The addresses of huge requests get shares in turn. Ordinary requests may overtake huge ones.
 
     |<------------------------ total ------------------------>|
     |<------- huge or ordinary ------->|<-- ordinary only --->|
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from sharegroup.gateway.clients.fair_turns import FairTurns
 
-#: Up to this size a request is small: so much of any request is read together with its length.
+#: Up to this size a request is small. This many bytes of any request are read together with its length.
 SMALL_BYTES = 65_536
 #: Up to this size a request is ordinary: Kafka's `max.request.size`, or `batch.size` of a few partitions.
 ORDINARY_BYTES = 1_048_576
@@ -46,7 +46,7 @@ class FrameBudget:
 
     @property
     def used_bytes(self) -> int:
-        """The sum of all shares."""
+        """The sum of the shares that are held."""
         return self._ordinary_used + self._huge_used
 
     @property
@@ -55,7 +55,7 @@ class FrameBudget:
         return len(self._waiting)
 
     async def acquire(self, address: str, size: int) -> None:
-        """Wait for a share of `size` bytes, which must be given back; a cancelled call holds none."""
+        """Wait for a share of `size` bytes, which the caller must release. A cancelled call holds no share."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
         self._assign_shares()
@@ -77,7 +77,7 @@ class FrameBudget:
         self._assign_shares()
 
     def _assign_shares(self) -> None:
-        """Assign shares to the waiting requests that fit, in turn."""
+        """Assign shares to the waiting requests that fit, one address after the other."""
         while (waiter := self._pop_next()) is not None:
             if waiter.granted.cancelled():
                 continue

@@ -1,4 +1,4 @@
-"""Client quotas by Kafka's entities (KIP-13, KIP-55): their YAML file, and their use.
+"""Client quotas for Kafka's entities (KIP-13, KIP-55): reads them from a YAML file and applies them to requests.
 
     - {user: alice, client-id: billing, consumer_byte_rate: 1000000}
     - {user: alice, consumer_byte_rate: 5000000, request_rate: 200}
@@ -9,7 +9,7 @@ Each of the two rates comes from the first entry that sets it, in Kafka's order:
     user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default>,
     client-id, default client-id
 
-All connections of an entry's entity share its rate; with `<default>`, each user or client id has the rate for itself.
+All connections that match an entry share its rate. With `<default>`, each user or client id has the rate for itself.
 If no entry sets a rate, the configured one applies to each user, or to each client id where clients do not log in.
 
 A client that exceeds its rate still gets its response, with `throttle_time_ms`. Its connection is not read from for
@@ -29,18 +29,19 @@ from sharegroup.protocol.short_names import shorten_name
 from sharegroup.security.entry_file import read_entries
 
 DEFAULT = "<default>"
-#: The prefix of `Caller.principal`, and the principal of a client without a login.
+#: The prefix of `Caller.principal`, and the name in the principal of a client without a login.
 _USER, _NOBODY = "User:", "ANONYMOUS"
-#: The longest throttle time. A longer one could stop a member's heartbeats; the remaining debt is kept.
+#: The longest throttle time. A longer one could delay a member's heartbeats too much. The rest is added to the throttle
+#: times of later requests.
 MAX_THROTTLE_MS = 15_000
-#: Number of buckets at which those that are full again are discarded.
+#: Number of token buckets above which full ones are discarded. A full bucket does not differ from a new one.
 MAX_BUCKETS = 10_000
 
 Rate = Literal["consumer_byte_rate", "request_rate"]
 
 
 class QuotaEntry(BaseModel):
-    """One entry of the file; `<default>` means any user or any client id."""
+    """One entry of the quota file. `<default>` means any user or any client id."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +69,7 @@ class _Entity(NamedTuple):
 
 
 class Quotas:
-    """The quotas and their use. A rate of 0 means no limit."""
+    """The quotas, and how much of them is used. A rate of 0 means no limit."""
 
     def __init__(
         self, entries: Iterable[QuotaEntry] = (), *, consumer_byte_rate: float = 0.0, request_rate: float = 0.0
@@ -79,7 +80,7 @@ class Quotas:
         self._buckets: dict[tuple[Rate, _Entity], tuple[TokenBucket, float]] = {}
 
     def record_request(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
-        """Record a request with `fetched_bytes` of records; return how long to throttle its client, in milliseconds."""
+        """Record a request that fetched `fetched_bytes` of records. Return for how many ms to throttle its client."""
         if self._is_off:
             return 0
         user, client_id = principal.removeprefix(_USER), shorten_name(client_id)
@@ -111,7 +112,7 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """Yield (entity of the entry, entity that shares the bucket) in Kafka's order."""
+    """Yield (entity of an entry that may match, entity that shares its rate) in Kafka's order of precedence."""
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both
     yield _Entity(user, DEFAULT), both
@@ -124,7 +125,7 @@ def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
 
 
 def load_quotas(path: str) -> list[QuotaEntry]:
-    """Read the file. Raises InvalidConfigError if it cannot be read or is not valid."""
+    """Read the quota file. Raises InvalidConfigError if it cannot be read or is not valid."""
     parsed, problems = read_entries(path, QuotaEntry)
     entities = [(entry.user, entry.client_id) for entry in parsed]
     problems += [

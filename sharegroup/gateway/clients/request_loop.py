@@ -1,8 +1,8 @@
-"""Request loop of one client connection: decodes each request, has it handled and sends the responses in order.
+"""Request loop of one client connection: decodes each request, calls its handler and sends the responses in order.
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
-forwarded to the upstream broker may be pipelined. Bytes that are not a Kafka request, or a request that the client must
-not send, close the connection, because Kafka has no response for them.
+forwarded to the upstream broker may be pipelined. If bytes are not a Kafka request, or a client must not send a
+request, the connection is closed, because Kafka has no response for this.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCo
 from sharegroup.security import audit
 from sharegroup.security.caller import Caller
 
-#: Most responses that may be in progress or waiting to be sent.
+#: Most responses per connection that may be in progress or waiting to be sent.
 MAX_WAITING_RESPONSES = 16
 #: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: their responses may be large.
 MANY_ENTRIES = frozenset({16, 32, 77, 90})
-#: The only request whose response has records, and the requests that are allowed before authentication.
+#: The request whose response counts as fetched bytes, and the requests that no quota applies to.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
 #: How long a connection stays open after a failed login, in seconds.
@@ -42,22 +42,25 @@ FAILED_LOGIN_S = 0.5
 
 
 class _ForwardedResponse(NamedTuple):
-    """A frame expected from upstream; `finish` makes the framed response of it, None forwards it unchanged."""
+    """A response that the upstream broker will send.
+
+    `finish` converts the frame to the framed response for the client. If it is None, the frame is forwarded unchanged.
+    """
 
     frame: asyncio.Future[memoryview]
     finish: Callable[[memoryview], bytearray] | None
 
 
-#: A response to send: already encoded, or expected from upstream.
+#: A response to send: the encoded pieces, or the frame that the upstream broker will send.
 _Response = list[Piece] | _ForwardedResponse
 
 
 @dataclass(frozen=True)
 class Service:
-    """What all connections share.
+    """Objects that all connections share.
 
-    `routes` maps an API key to its handler here. Other requests are forwarded, except those in `share_group_routes`
-    whose group is a share group.
+    `routes` maps an API key to the handler in the gateway. All other requests are forwarded, except requests with an
+    API key in `share_group_routes` whose group is a share group.
     """
 
     config: GatewayConfig
@@ -73,7 +76,7 @@ class Service:
 class RequestLoop:
     """Handles the requests of one client and sends the responses.
 
-    `link` sends and receives the bytes. `on_failure` is called once, with the reason, if the connection cannot go on.
+    `link` sends and receives the bytes. `on_failure` is called once, with the error, if the connection must be closed.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class RequestLoop:
         return self._login.is_authenticated
 
     def start(self, host: str, certificate_principal: str | None) -> None:
-        """Serve the connected client; without SASL, its certificate authenticates it."""
+        """Start to serve the client. Without SASL, the client's certificate authenticates it."""
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_required:
             self._log_in(certificate_principal)
@@ -109,15 +112,18 @@ class RequestLoop:
 
     @property
     def has_share(self) -> bool:
-        """Whether the request that is being read or handled has a share of the budget."""
+        """Whether the request that is being read or handled holds a share of the memory budget."""
         return self._frames.has_share
 
     def size_problem(self, size: int, head: memoryview) -> str | None:
-        """Return why a request with this size and head is too long; before the login one limit applies to all."""
+        """Return why a request of `size` bytes that starts with `head` is too long; None if it is not.
+
+        Before the login, `max_frame_bytes` of the link applies instead.
+        """
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Start a request of `size` bytes that is not complete yet; see `WaitingFrames.begin_request`."""
+        """Handle the start of a request of `size` bytes whose body has not arrived; see `WaitingFrames`."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
@@ -157,7 +163,8 @@ class RequestLoop:
     async def _handle_all(self) -> None:
         """Handle the requests in order.
 
-        The loop ends by cancellation, or by `_is_over`: before Python 3.12 `wait_for` may swallow a cancellation.
+        The loop ends by cancellation or when `_is_over` is set, because `wait_for` may swallow a cancellation before
+        Python 3.12.
         """
         while not self._is_over:
             frame = await self._frames.next(self.caller.host)
@@ -171,7 +178,7 @@ class RequestLoop:
                 await asyncio.sleep(throttle_ms / 1000)
 
     async def _close_if_done(self) -> None:
-        """Close the connection of a gateway that shuts down, unless it is still needed."""
+        """Close the connection if the gateway is shutting down and the client has all responses."""
         await self._responses.join()
         if self._may_close is not None and not self._is_handling and self._may_close():
             self._is_over = True
@@ -192,13 +199,13 @@ class RequestLoop:
             return
         message, _ = route
         self._service.counts.count_request(message.name, len(frame))
-        await self._responses.join()  # one own request at a time, in order with forwarded ones
+        await self._responses.join()  # one handled request at a time, in order with forwarded ones
         await self._responses.put(await self._respond(route, header, frame))
         if self._login.has_failed:
             await self._close_when_answered()
 
     async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
-        """Return the handler of a request whose group is a share group; None: the request is forwarded."""
+        """Return the handler of a request whose group is a share group. None means that the request is forwarded."""
         route = self._service.share_group_routes.get(header.api_key)
         if route is None:
             return None
@@ -241,7 +248,7 @@ class RequestLoop:
         return encoded
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """Return the encoded response, with the throttle time of its client; requests before the login have none."""
+        """Return the encoded response with the client's throttle time. Requests before the login are not throttled."""
         encoded = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
             return encoded
@@ -261,7 +268,7 @@ class RequestLoop:
 
     @staticmethod
     async def _encoded(header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """Encode the response; on a thread if it may have thousands of entries, so that other clients are served."""
+        """Encode the response. One that may have thousands of entries is encoded on a thread, not on the event loop."""
         if header.api_key in MANY_ENTRIES:
             return await asyncio.to_thread(wire.encode_pieces, response, header.api_version, header.correlation_id)
         return wire.encode_pieces(response, header.api_version, header.correlation_id)
@@ -295,10 +302,10 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _close_when_answered(self) -> None:
-        """Close the connection after a failed login, once the client had time to close it itself.
+        """Close the connection after a failed login, but first give the client time to close it.
 
-        kafka-python takes a failed login that is followed immediately by the end of the connection for a lost
-        connection, and retries without end.
+        If the connection ends immediately after a failed login, kafka-python assumes that it was lost, and retries
+        forever.
         """
         await self._responses.join()
         self._is_over = True
@@ -340,6 +347,6 @@ def _size(pieces: list[Piece]) -> int:
 
 
 def _error_of(response: AnyResponse) -> str:
-    """Return the name of the top-level error; "" if there is none or the response has one per entry."""
+    """Return the name of a response's top-level error; empty if there is none or each entry has its own error."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""

@@ -1,25 +1,26 @@
-"""Maximum sizes of requests by API, checked with the first bytes of a request, before the rest is read.
+"""Maximum sizes of requests by API. They are checked with the first bytes of a request, before the rest is read.
 
-Kafka has one limit for all APIs (`socket.request.max.bytes`), which suits Produce. Requests that the gateway handles
-itself are never nearly as long, and they are decoded on the event loop.
+Kafka has one limit for all APIs (`socket.request.max.bytes`), which must be large because of Produce. Requests that the
+gateway handles itself are never nearly as long, and they are decoded on the event loop.
 """
 
 import struct
 
+from sharegroup.gateway.wire.request import api_name
 from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
 
 #: Largest request of a client that has not logged in: a token and the request around it.
 MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
-#: For requests without lists, or with short lists.
+#: Largest request of APIs without lists or with short lists.
 _FEW = 65_536
 #: Largest request that the gateway decodes itself. 10,000 acknowledgement batches are 190 KB. One million records
 #: acknowledged one by one, or a subscription to 4,000 topics with the longest names, are 1 MB. Decoding takes at most
 #: 0.1 s.
 MAX_OWN_REQUEST_BYTES = 1_048_576
 
-#: {API key: largest sensible request}
+#: {API key: largest allowed request in bytes}
 OWN_REQUEST_BYTES = {
     3: MAX_OWN_REQUEST_BYTES,  # Metadata, of thousands of topics
     10: MAX_OWN_REQUEST_BYTES,  # FindCoordinator, of thousands of groups
@@ -45,11 +46,14 @@ OWN_REQUEST_BYTES = {
 
 
 def size_problem(size: int, head: bytes | memoryview) -> str | None:
-    """Return why a request of `size` bytes that begins with `head` (at least its API key) is rejected, or None."""
+    """Return why a request of `size` bytes is too long, or None.
+
+    `head` contains the first bytes of the request, at least its API key.
+    """
     if len(head) < API_KEY.size:
         return None  # not a request; decoding its header reports that
     (api_key,) = API_KEY.unpack_from(head)
     most = OWN_REQUEST_BYTES.get(api_key)
     if most is None or size <= most:
         return None
-    return f"request {api_key} of {size} bytes; allowed: up to {most}"
+    return f"{api_name(api_key)} request has {size} bytes; the limit is {most}"

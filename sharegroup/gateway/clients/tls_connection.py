@@ -1,7 +1,7 @@
 """TLS between a listening port and a client connection.
 
-This differs from asyncio's own TLS server in two ways: a client counts as a connection as soon as it is accepted,
-before its handshake, and read buffers are small.
+It differs from asyncio's own TLS server in two ways. A client counts as a connection as soon as it is accepted, before
+its handshake. Read buffers are small.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import cast
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.security import audit
 
-#: The size of a TLS record. asyncio uses 256 KiB per connection.
+#: Size of the read buffer of a connection: one TLS record. asyncio's own buffer has 256 KiB.
 READ_BUFFER_BYTES = 16_384
 
 
 class TlsConnection(asyncio.Protocol):
-    """Registers a client and starts the handshake; a client that exceeds a limit is closed before TLS."""
+    """Registers a client and starts its TLS handshake. A client that exceeds a limit is closed before that."""
 
     def __init__(self, client: ClientConnection, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s
@@ -30,12 +30,15 @@ class TlsConnection(asyncio.Protocol):
             tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the end of a client that was not registered."""
+        """Pass the end of the connection to `ClientConnection` if the client was not registered."""
         self._client.connection_lost(exc)
 
 
 class _ServerSide(SSLProtocol):
-    """The server's side of TLS. `client` has the accepted transport, and gets the TLS transport after the handshake."""
+    """The server's side of TLS.
+
+    `client` has the accepted transport, and receives the TLS transport after the handshake.
+    """
 
     max_size = READ_BUFFER_BYTES
 
@@ -51,7 +54,7 @@ class _ServerSide(SSLProtocol):
         self._client, self._accepted = client, client.transport
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Report the end of the connection to the client; asyncio does that only after a completed handshake."""
+        """Pass the end of the connection to the client, which asyncio does only after a completed handshake."""
         if self._client.transport is self._accepted:
             if isinstance(exc, ssl.SSLError):
                 peer = self._client.transport.get_extra_info("peername") if self._client.transport else None

@@ -1,8 +1,8 @@
-"""Queue of a client's requests, with bounded memory.
+"""Queue of a client's requests that limits their memory.
 
-As in Kafka, a connection is not read from while a large request of it waits. The first bytes of a large request are
-read, and its body only when all earlier requests are handled and the request has a share of the budget. The share is
-released when the next request is fetched, which is after the large one has been handled.
+The body of a large request is read only after all earlier requests of the connection have been handled and the request
+holds a share of the memory budget (`FrameBudget`). Until then the gateway reads nothing further from the connection, as
+in Kafka. The share is released when the next request is fetched, that is, after the large one has been handled.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from collections import deque
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
-#: Most requests, and bytes, that wait to be handled before the gateway stops reading from the client.
+#: Number of waiting requests, and of their bytes, at which the gateway stops reading from the client.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576
 
 
 class WaitingFrames:
-    """A first-in, first-out queue. `link` delivers no frames while the queue is full."""
+    """The requests of one client, first in, first out. `link` delivers no frames while the queue is full."""
 
     def __init__(self, link: FrameProtocol, budget: FrameBudget) -> None:
         self._link, self._budget = link, budget
@@ -31,18 +31,21 @@ class WaitingFrames:
 
     @property
     def has_share(self) -> bool:
-        """Whether this client holds a share of the budget."""
+        """Whether this client holds a share of the memory budget."""
         return self._share > 0
 
     def begin_request(self, size: int) -> None:
-        """Start a request of `size` bytes that is not complete yet. A large body is not read until it has a share."""
+        """Handle the start of a request of `size` bytes whose body has not arrived.
+
+        If the request is large, its body is not read until it holds a share of the memory budget.
+        """
         if size > SMALL_BYTES:
             self._body_size = size
             self._link.hold_body()
             self._arrived.set()
 
     def put(self, frame: memoryview) -> None:
-        """Append a request; hold the link when the queue is full."""
+        """Append a request. If the queue is full, stop reading from the client."""
         self._frames.append(frame)
         self._waiting_bytes += len(frame)
         self._arrived.set()
@@ -50,7 +53,11 @@ class WaitingFrames:
             self._link.hold_frames()
 
     async def next(self, address: str) -> memoryview:
-        """Wait for the oldest request; the previous one counts as handled. `address` is the client's."""
+        """Wait for the oldest request and return it.
+
+        The call implies that the previous request has been handled, so its share is released. `address` is the
+        client's.
+        """
         self._release_share()
         while not self._frames:
             self._arrived.clear()
@@ -80,6 +87,6 @@ class WaitingFrames:
         return len(self._frames) < MAX_WAITING_FRAMES // 2 and self._waiting_bytes < MAX_WAITING_BYTES
 
     def clear(self) -> None:
-        """Discard all queued requests; nobody will handle them."""
+        """Discard all queued requests after the client has disconnected."""
         self._frames.clear()
         self._release_share()

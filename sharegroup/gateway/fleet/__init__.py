@@ -1,1 +1,1 @@
-"""The gateways of one cluster, and the addresses that each client is sent."""
+"""The fleet, that is, all gateways of one cluster, and the broker addresses that each client receives from them."""

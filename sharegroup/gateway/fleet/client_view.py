@@ -1,4 +1,4 @@
-"""The broker addresses that a client is sent. No I/O."""
+"""The broker addresses that a client receives in Metadata responses. No I/O."""
 
 import zlib
 from collections.abc import Mapping
@@ -6,24 +6,26 @@ from typing import NamedTuple
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
-#: Ids of standby nodes: above broker ids, and below those that Java clients use for coordinators, which are
-#: 2^31 - 1 minus the broker's.
+#: First id and number of ids of standby nodes. They are above broker ids and below the ids that Java clients use for
+#: connections to coordinators, which are 2^31 - 1 minus the broker id.
 _FIRST_ID, _IDS = 2**30, 2**28
 
 
 class Standby(NamedTuple):
-    """The standby port of another gateway, sent to clients as one more broker."""
+    """The standby port of another gateway, which clients receive as one more broker."""
 
     node_id: int
     address: GatewayAddress
 
 
 class ClientView(NamedTuple):
-    """The brokers that one client is sent.
+    """The brokers that one client receives.
 
-    `brokers` are the addresses of one gateway, by the id of the upstream broker. `standby` is a port of another
-    gateway, or None if there is no other gateway. `may_have_moved` is True if the client may have used another gateway
-    before, which sent other addresses for the same broker ids.
+    Attributes:
+        brokers: {id of the upstream broker: address at one of the gateways}.
+        standby: a port of another gateway; None if there is no other gateway.
+        may_have_moved: whether the client may have used another gateway before, with other addresses for these broker
+            ids.
     """
 
     brokers: Mapping[int, tuple[str, int]]
@@ -32,5 +34,5 @@ class ClientView(NamedTuple):
 
 
 def standby_for(address: GatewayAddress) -> Standby:
-    """Return the standby at an address. Its node id depends only on the address, so all gateways send the same one."""
+    """Return the standby at an address. The node id is derived from the address, so all gateways use the same id."""
     return Standby(_FIRST_ID + zlib.crc32(f"{address.host}:{address.port}".encode()) % _IDS, address)

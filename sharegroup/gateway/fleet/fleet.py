@@ -1,10 +1,12 @@
-"""This gateway and the other gateways of the cluster. It announces itself and decides which addresses clients are sent.
+"""This gateway and the other gateways of the cluster: announces this one, and decides which addresses clients receive.
 
-A client of this gateway is sent its addresses, and the standby port of the next gateway as one more broker. If this
-gateway dies, the standby port is the only broker that the client still reaches. The client requests metadata there, and
-the next gateway responds with its own addresses. While this gateway lives, the next one responds with this gateway's
-addresses, because a client may send a request to any broker in its metadata. Otherwise a client could have the
-coordinator of its group at one gateway and its partitions at another.
+A client of this gateway receives this gateway's addresses, and the standby port of the next gateway as one more broker.
+If this gateway fails, that standby port is the only broker that the client can still reach. The client requests
+metadata there, and the next gateway responds with its own addresses.
+
+While this gateway is alive, the next one responds with this gateway's addresses on its standby port. Otherwise a
+client, which may request metadata from any broker that it knows, could have its group's coordinator at one gateway and
+its partitions at another.
 """
 
 import asyncio
@@ -23,22 +25,26 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: A gateway announces itself every `ANNOUNCE_S` and counts as gone after `LIVES_MS`. Clients detect its end sooner.
+#: A gateway announces itself every `ANNOUNCE_S`. It counts as failed `LIVES_MS` after its last announcement. Its own
+#: clients detect a failure sooner.
 ANNOUNCE_S, LIVES_MS = 5.0, 20_000
-#: How long clients of a gateway that has gone may take to move here, in ms.
+#: For how long after the end of another gateway its clients may move to this one, in ms.
 MOVE_MS = 60_000
-#: How long the gateway waits for its last row to be appended.
+#: How long a gateway that stops waits until its last row is appended.
 _LAST_ROW_S = 2.0
 
 
 class GatewayRows(Protocol):
-    """The part of the job channel that the fleet uses; the rows are in the jobs' topics."""
+    """The methods of the job channel that the fleet uses. Rows of gateways are in the response topics of the jobs."""
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Append a row to the response topics. Raises JobUnavailableError, now or when the futures are awaited."""
+        """Append a row of this gateway to the response topics.
+
+        Raises JobUnavailableError if that fails, either immediately or when the futures are awaited.
+        """
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback for each row, including our own, and the time of its append (ms)."""
+        """Register a callback for (row, time of its append in ms), for the rows of all gateways including this one."""
 
     def now_ms(self) -> int:
         """Return the brokers' time, in milliseconds since the epoch."""
@@ -47,9 +53,9 @@ class GatewayRows(Protocol):
 class Fleet:
     """Announces this gateway, and chooses the addresses for each client.
 
-    `listeners` are this gateway's addresses. `is_reachable` returns whether another gateway accepts connections.
-    Gateways whose listener has another `name` belong to another fleet, because a client may not reach them or not use
-    their security protocol.
+    `listeners` are this gateway's addresses. `is_reachable` returns whether another gateway accepts connections. `name`
+    is the name of this gateway's listener. Gateways with another listener name are ignored, because this gateway's
+    clients may be unable to reach them or to use their security protocol.
     """
 
     def __init__(
@@ -66,7 +72,7 @@ class Fleet:
         self._announced_s = float("-inf")
         self._announcing: Sequence[asyncio.Future[int]] = ()
         self._is_leaving = False
-        #: When another gateway went, in ms by the brokers' time.
+        #: When another gateway last stopped or failed, in ms of the brokers' time.
         self._lost_ms = -MOVE_MS
         self._must_stay: Callable[[int], bool] = lambda _: True
         rows.on_gateway(self._on_row)
@@ -74,7 +80,7 @@ class Fleet:
     # -- announcements -------------------------------------------------------------------------------------------------
 
     def upkeep(self) -> None:
-        """Announce this gateway if that is due and the last row has been appended or has failed."""
+        """Announce this gateway if that is due and the previous row has been appended or has failed."""
         is_due = self._loop.time() - self._announced_s >= ANNOUNCE_S
         if self._is_leaving or not is_due or any(not sent.done() for sent in self._announcing):
             return
@@ -84,10 +90,10 @@ class Fleet:
             logger.debug("failed to announce this gateway: %(error)s; retrying", LogFields(error=error))
 
     async def leave(self, stays: Callable[[int], bool]) -> None:
-        """Announce that this gateway stops; from now on, clients are sent the next gateway's addresses.
+        """Announce that this gateway stops. From now on, clients receive the next gateway's addresses.
 
-        Clients for whose connection id `stays` returns true are still sent ours. librdkafka closes a connection when
-        the broker's address changes, and would lose the acknowledgements that it still has to send there.
+        Clients for whose connection id `stays` returns True still receive this gateway's addresses. librdkafka closes a
+        connection when the broker's address changes, and would lose acknowledgements that it has not sent yet.
         """
         self._is_leaving, self._must_stay = True, stays
         try:
@@ -120,10 +126,11 @@ class Fleet:
     # -- addresses for clients -----------------------------------------------------------------------------------------
 
     async def view_for(self, caller: Caller) -> ClientView:
-        """Return the addresses that this client is to use.
+        """Return the broker addresses for a client.
 
-        A client that moves to another gateway is sent the standby port that it already knows or came through.
-        librdkafka starts again from its bootstrap servers if it can reach none of the brokers that it is sent.
+        If the client should move to another gateway, the standby port in the result is the one that the client already
+        has or is connected to. librdkafka reconnects to its bootstrap servers if it can reach none of the brokers that
+        it receives.
         """
         own = self._own()
         if own is None:
@@ -141,7 +148,7 @@ class Fleet:
     async def _neighbour(
         self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
     ) -> GatewayRow | None:
-        """Return the nearest reachable gateway on that side of ours; unreachable ones are marked as lost."""
+        """Return the first reachable gateway in the direction of `next_to`. Unreachable ones are marked as lost."""
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
                 return living[place]

@@ -1,7 +1,7 @@
-"""The other gateways as they announce themselves, and their order. No clock, no I/O.
+"""The other gateways according to their announcements, and their order. No clock, no I/O.
 
-The gateways form a ring in the order of their standby addresses, so that all of them agree on the order. Each gateway
-names its successor to its clients, and takes over the clients of its predecessor.
+The gateways form a ring in the order of their standby addresses, so that all of them use the same order. Each gateway
+sends its clients the standby port of its successor, and takes over the clients of its predecessor.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 
-#: How long the last row of a gateway is kept after its end, because another cell may still deliver an older row.
+#: How long the last row of a gateway is kept after it has ended, because an older row may still arrive from another
+#: cell's topic.
 _KEPT_MS = 60_000
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The newest row of a gateway, the time of its append and the time until which it is valid (ms since the epoch)."""
+    """The newest row of a gateway, when it was appended and until when it is valid (both in ms since the epoch)."""
 
     row: GatewayRow
     append_ms: int
@@ -24,13 +25,13 @@ class _Entry:
 
 
 class KnownGateways:
-    """The known gateways by standby address. Times are milliseconds since the epoch, by the brokers' clock."""
+    """The known gateways by standby address. Times are in ms since the epoch, by the brokers' clock."""
 
     def __init__(self) -> None:
         self._entries: dict[GatewayAddress, _Entry] = {}
 
     def apply_row(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
-        """Apply a row that was appended at `append_ms`; return whether the set of living gateways changes."""
+        """Apply a row that was appended at `append_ms`. Return whether the set of living gateways changes."""
         before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
             return False
@@ -40,7 +41,7 @@ class KnownGateways:
         return was_there != (now_ms < found.until_ms)
 
     def mark_lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """Mark a gateway as unreachable; it counts as gone until it announces itself again, later than now."""
+        """Mark a gateway as unreachable until it announces itself again after `now_ms`."""
         if standby in self._entries:
             heard = self._entries[standby]
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)
@@ -51,12 +52,12 @@ class KnownGateways:
 
 
 def next_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the next other gateway after `place`, which need not be a gateway; None if there is no other."""
+    """Return the gateway after the address `place`, which need not be a gateway's; None if there is no other."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_right(others, place) % len(others)] if others else None
 
 
 def previous_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the previous other gateway before `place`; None if there is no other."""
+    """Return the gateway before the address `place`, which need not be a gateway's; None if there is no other."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_left(others, place) - 1] if others else None

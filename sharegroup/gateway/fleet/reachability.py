@@ -1,4 +1,4 @@
-"""A check whether another gateway accepts connections, because its process may have died without announcing it."""
+"""Checks whether another gateway accepts connections, because it may have died without announcing that it stops."""
 
 import asyncio
 import logging
@@ -8,15 +8,15 @@ from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 logger = logging.getLogger(__name__)
 
-#: A dead machine does not respond, and clients wait meanwhile. A gateway that is only busy must not count as dead, or
-#: clients would be sent elsewhere, and back again after its next announcement.
+#: Timeout and number of attempts. They are small because clients wait for the result. They must be large enough for a
+#: busy gateway. If it counted as dead, clients would be sent to another one, and back after its next announcement.
 CONNECT_TIMEOUT_S, ATTEMPTS = 0.25, 3
-#: How long a result is reused. All clients of a dead gateway arrive at the same time.
+#: How long a result is reused, because all clients of a dead gateway arrive at the same time.
 FRESH_S = 0.1
 
 
 class Reachability:
-    """Opens a connection and closes it again. Must be used on one event loop."""
+    """Checks addresses by opening a connection and closing it again. Must be used on one event loop."""
 
     def __init__(self) -> None:
         self._checks: dict[GatewayAddress, tuple[float, asyncio.Task[bool]]] = {}

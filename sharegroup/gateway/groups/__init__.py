@@ -1,1 +1,1 @@
-"""Groups as the gateway sees them: stored share groups, their configs, and groups of the upstream cluster."""
+"""Groups that the gateway reads: stored share groups, their configs, and the groups of the upstream cluster."""

@@ -1,4 +1,4 @@
-"""`share.*` of groups and `group.share.*` of brokers, as in DescribeConfigs: values, sources, types and docs."""
+"""Configs `share.*` of groups and `group.share.*` of brokers for DescribeConfigs: values, sources, types and docs."""
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
@@ -8,16 +8,16 @@ from sharegroup.config import Config, GroupOverrides, ShareGroupConfig
 from sharegroup.config.family import ConfigFamily, text_of
 from sharegroup.config.keys.group import JOB_KEYS
 
-#: Configs of consumer and streams groups belong to the upstream cluster. The gateway knows or rejects any other name.
+#: Prefixes of group configs that the upstream cluster stores. The gateway handles or rejects all other group configs.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
-#: Configs of brokers that belong to the job.
+#: Prefix of broker configs that the job's configuration file sets, whatever the upstream brokers have under the name.
 JOB_PREFIX = "group.share."
-#: Job-level keys that Kafka's brokers do not have. In Kafka, these configs of a group have their own default.
+#: Configs of the job that are not broker configs in Kafka. In Kafka, only a group has them, with a default of its own.
 _NOT_BROKER_CONFIGS = ("group.share.auto.offset.reset", "group.share.isolation.level")
 
 
 class Source(IntEnum):
-    """Kafka's ids of the source of a value."""
+    """Kafka's ids of the sources of config values."""
 
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
@@ -25,7 +25,7 @@ class Source(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """Kafka's ids of the type of a value."""
+    """Kafka's ids of the types of config values."""
 
     BOOLEAN = 1
     STRING = 2
@@ -34,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A config key that may provide the value, and the value as text."""
+    """A config key that may provide a value, with the value as text and its source."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config. Its first synonym is in force; each other one would be without those before it."""
+    """A config. Its first synonym provides the value; each later one would if the synonyms before it were not set."""
 
     name: str
     synonyms: tuple[Synonym, ...]
@@ -63,9 +63,10 @@ class ConfigEntry(NamedTuple):
 def config_entries(
     stored: Mapping[str, str], of_file: GroupOverrides, job: ShareGroupConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """Return the configs of a group, or those in `names`.
+    """Return the configs of a group; only those in `names` if it is not None.
 
-    `stored` are the values set by requests, `of_file` is the file's section `groups`, `job` its section `group`.
+    `stored` are the values that requests have set. `of_file` is the group's entry in the section `groups` of the
+    configuration file, and `job` is the section `group`.
     """
     return [
         ConfigEntry(name, tuple(_synonyms(name, stored, of_file, job)), _config_type(name), key.doc)
@@ -75,7 +76,10 @@ def config_entries(
 
 
 def broker_entries(config: Config, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return `group.share.*` of a broker, or those in `names`: the job's, and the gateway's number of sessions."""
+    """Return the configs `group.share.*` of a broker; only those in `names` if it is not None.
+
+    The values are those of the job, and the gateway's limit of share sessions.
+    """
     return [
         ConfigEntry(name, tuple(_broker_synonyms(name, family)), _type_of(key.default), key.doc)
         for family in (config.group, config.gateway)
@@ -85,12 +89,12 @@ def broker_entries(config: Config, names: Collection[str] | None = None) -> list
 
 
 def is_job_config(name: str) -> bool:
-    """Return whether only the job's file sets a config of a broker, whatever the upstream has under the name."""
+    """Return whether a broker config can be set only in the job's configuration file."""
     return name.startswith(JOB_PREFIX)
 
 
 def is_upstream_config(name: str) -> bool:
-    """Return whether a config of a group is set and described by the upstream."""
+    """Return whether a group config is set and described by the upstream cluster."""
     return name.startswith(UPSTREAM_PREFIXES)
 
 
@@ -121,7 +125,7 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the value of a job-level config for a group without its own: for a list, the first element."""
+    """Return the job's value for a group that has no value of its own: of a list, the first element."""
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 

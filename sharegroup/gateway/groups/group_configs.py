@@ -1,4 +1,4 @@
-"""The configs in force for each group, including those set by requests, for the data path."""
+"""The effective configs of each group, including those that requests have set. They are read without I/O."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,15 @@ from sharegroup.log_fields import LogFields
 logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_S = 5.0
-#: Bound of the cache, because group ids come from clients.
+#: Most groups in the cache. It is limited because group ids come from clients.
 MAX_KEPT = 10_000
 
 
 class GroupConfigs:
-    """Returns configs without I/O; the table is read in the background, which also shows changes by other gateways."""
+    """Returns the effective configs of groups without I/O.
+
+    A background task reads the table regularly, so that changes by other gateways take effect too.
+    """
 
     def __init__(self, config: Config, stored: StoredGroups) -> None:
         self._config, self._stored = config, stored
@@ -26,7 +29,7 @@ class GroupConfigs:
         self._reading = asyncio.Lock()
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the values in force for a group."""
+        """Return the effective configs of a group."""
         found = self._in_force.get(group_id)
         if found is None:
             found, warnings = self._config.effective_group_config(group_id, self._set.get(group_id, {}))
@@ -38,7 +41,10 @@ class GroupConfigs:
         return found
 
     async def refresh(self) -> None:
-        """Read the table. On RequestError (COORDINATOR_NOT_AVAILABLE) the previous values stay."""
+        """Read the table.
+
+        If it cannot be read, raises RequestError (COORDINATOR_NOT_AVAILABLE) and keeps the previous values.
+        """
         async with self._reading:  # one at a time, so that an older result never replaces a newer one
             found = await self._stored.configs()
             if found != self._set:
@@ -46,6 +52,6 @@ class GroupConfigs:
                 self._in_force.clear()
 
     async def upkeep(self) -> None:
-        """Read the table if possible; to be called every `REFRESH_INTERVAL_S`."""
+        """Read the table if possible. Must be called every `REFRESH_INTERVAL_S`."""
         with contextlib.suppress(RequestError):  # `StoredGroups` logs it; the previous values stay in force
             await self.refresh()

@@ -1,6 +1,6 @@
-"""Requests whose outcome is not known yet and that other requests wait for, for example leaves, by group.
+"""Requests that other requests must wait for because their outcome is not known yet, for example leaves of a group.
 
-Their clients may already have a response.
+Their clients may already have received a response.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenOutcomes(Generic[K]):
-    """The outcomes that are not known yet, by key. For one event loop."""
+    """The futures of outcomes that are not known yet, by key. Must be used on one event loop."""
 
     def __init__(self) -> None:
         self._open: dict[K, set[asyncio.Future[Any]]] = {}
@@ -20,20 +20,20 @@ class OpenOutcomes(Generic[K]):
         return key in self._open
 
     def add(self, key: K, outcome: asyncio.Future[Any]) -> None:
-        """Keep an outcome until it is done. It must end without the help of this class."""
+        """Keep an outcome until it is done. The caller must make sure that it completes."""
         if not outcome.done():
             self._open.setdefault(key, set()).add(outcome)
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait for the outcomes that are open now, of these keys or of all."""
+        """Wait for the outcomes that are open now, of `keys` or of all keys."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:
             await asyncio.wait(outcomes)
 
     def complete(self, key: K) -> None:
-        """Complete the outcomes of a key that nothing else completes."""
+        """Complete all open outcomes of a key, because nothing else will."""
         for outcome in self._open.get(key, ()):
             if not outcome.done():
                 outcome.set_result(None)
@@ -46,4 +46,4 @@ class OpenOutcomes(Generic[K]):
 
 
 class OpenLeaves(OpenOutcomes[str]):
-    """Leaves, by group, that were answered before the job processed them; descriptions of the group wait for them."""
+    """Leaves by group that were answered before the job processed them. Descriptions of the group wait for them."""

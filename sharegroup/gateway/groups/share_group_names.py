@@ -1,4 +1,4 @@
-"""The names of share groups, for requests that would create a group of another type at the brokers."""
+"""The names of all share groups, to reject requests that would create a group of another type under such a name."""
 
 import asyncio
 import logging
@@ -9,16 +9,16 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: How long the names are used after they were read.
+#: How long the names are used before they are read again.
 KEPT_S = 2.0
 #: How long a request waits for the tables. After that, the names read last are used.
 READ_TIMEOUT_S = 2.0
 
 
 class ShareGroupNames:
-    """The names of all share groups, read from the tables on demand and at most every KEPT_S.
+    """The names of all share groups, read from the tables on demand and at most once per `KEPT_S`.
 
-    The check is best effort, not a lock. While the tables cannot be read, the last known names are used.
+    The check is best effort, not a lock. While the tables cannot be read, the names read last are used.
     """
 
     def __init__(self, stored: StoredGroups) -> None:

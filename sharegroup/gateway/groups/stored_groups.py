@@ -1,4 +1,4 @@
-"""Groups as stored in the tables, read outside the event loop. They are available even while the job is down."""
+"""Groups as they are stored in the tables, read outside the event loop. They are available even without the job."""
 
 import asyncio
 import functools
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class StoredGroups:
-    """Reads each group from the tables of its cell, for administrators. If no job has run yet, the result is empty.
+    """Reads groups from the tables of their cells, for administrators. If no job has run yet, there are no groups.
 
-    `paths` are the `tables.path` of the cells, `cell_of` returns a group's cell. Descriptions wait for `leaves` that
-    the job has not processed. Methods raise RequestError (COORDINATOR_NOT_AVAILABLE, retriable) if the tables cannot be
-    read.
+    `paths` maps each cell to its `tables.path`. `cell_of` returns a group's cell. Lists and descriptions of groups wait
+    for `leaves` that the job has not processed. All methods raise RequestError (COORDINATOR_NOT_AVAILABLE, retriable)
+    if the tables cannot be read.
     """
 
     def __init__(
@@ -47,26 +47,28 @@ class StoredGroups:
         self._paths, self._cell_of = paths, cell_of
         self._tables = {cell: CachedTables(path, storage_options) for cell, path in paths.items()}
         self._missing: set[str] = set()
-        self._outages = OutageLogs(logger, "failed to read groups of %(file)s", "groups of %(file)s are read again")
+        self._outages = OutageLogs(
+            logger, "failed to read the tables in %(file)s", "the tables in %(file)s can be read again"
+        )
 
     async def listings(self) -> tuple[GroupListing, ...]:
-        """Return all groups with their states, by id."""
+        """Return all groups with their states, sorted by id."""
         await self._leaves.wait()
         found = await asyncio.gather(*(self._listings(cell) for cell in self._tables))
         return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
-        """Return the descriptions of those groups that exist."""
+        """Return {group id: description} of those groups that exist."""
         named = list(group_ids)
         await self._leaves.wait(named)
         return await self._of_cells(named, read_group_descriptions)
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
-        """Return the offsets of the groups by topic and partition, without groups that have none."""
+        """Return {group id: offsets, by topic and partition}, without groups that have no offsets."""
         return await self._of_cells(group_ids, read_offsets_by_group)
 
     async def configs(self) -> dict[str, dict[str, str]]:
-        """Return {group id: {config name: value as text}}, as set by requests."""
+        """Return {group id: {config name: value as text}} of the configs that requests have set."""
         configs: dict[str, dict[str, str]] = {}
         for cell, tables in self._tables.items():
             empty: dict[str, dict[str, str]] = {}
@@ -75,7 +77,10 @@ class StoredGroups:
         return configs
 
     async def _listings(self, cell: str) -> list[GroupListing]:
-        """Return the groups of a cell, without those that are moving to another one and are still in both."""
+        """Return the groups of a cell.
+
+        A group that is moving to another cell may be stored in both cells. Only the new cell returns it.
+        """
         empty: tuple[GroupListing, ...] = ()
         listings = await self._read(cell, functools.partial(read_groups, self._tables[cell]), empty)
         return [listing for listing in listings if self._cell_of(listing.group_id) == cell]
@@ -105,7 +110,7 @@ class StoredGroups:
         return found
 
     def _log_missing(self, cell: str) -> None:
-        """Log, once per cell, that the cell has no tables: no job has run yet, or `tables.path` is wrong."""
+        """Log once per cell that it has no tables."""
         if cell not in self._missing:
             self._missing.add(cell)
             logger.warning(

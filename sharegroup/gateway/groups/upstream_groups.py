@@ -1,8 +1,9 @@
 """Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-In Kafka a name belongs to one group of any type. The upstream cluster does not have our share groups. So the gateway
-queries it before a share group is created, and rejects requests that would create a group of another type under a share
-group's name. The check is best effort, not a lock: without a response in time, no other group is assumed.
+In Kafka a group id belongs to one group of any type. The upstream cluster does not store our share groups. The gateway
+therefore queries it before a share group is created, and rejects requests that would create a group of another type
+under a share group's id. The check is best effort, not a lock: if the upstream does not respond in time, the gateway
+assumes that there is no other group.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 GROUP = 0
-#: State of a classic group that does not exist.
+#: The state that DescribeGroups returns for a classic group that does not exist.
 DEAD = "Dead"
-#: How long a result is used, so that members that join together cause one query. It is short, so that a client that
-#: deletes a group and joins again does not wait long.
+#: How long a result is reused, so that members that join at the same time cause one query. It is short, because a
+#: client that deletes a group upstream may have to wait this long before it can join a share group of that name.
 KEPT_S = 5.0
 MAX_KEPT = 10_000
 #: How long a joining member waits for the upstream coordinator.
@@ -45,9 +46,9 @@ _INT16 = struct.Struct(">h")
 
 
 class UpstreamGroups:
-    """Queries the upstream coordinators for groups of other types, and keeps the results for a while.
+    """Queries the upstream coordinators for groups of other types, and caches the results.
 
-    `stored` has the existing share groups.
+    `stored` returns the existing share groups.
     """
 
     def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
@@ -57,10 +58,10 @@ class UpstreamGroups:
         self._lookups: dict[str, asyncio.Task[str | None]] = {}
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
-        """Raise RequestError, as Kafka's coordinator does, if the group is not a share group.
+        """Raise RequestError (GROUP_ID_NOT_FOUND), as Kafka's coordinator does, if the group is not a share group.
 
-        Called when a member joins, or an administrator alters or deletes share group offsets. An existing share group
-        keeps its name, even if a group of another type was created upstream since then.
+        Called when a member joins, or when an administrator alters or deletes share group offsets. An existing share
+        group keeps its id, even if a group of another type was created upstream since then.
         """
         kind = await self.other_kind(node_id, group_id)
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
@@ -72,16 +73,16 @@ class UpstreamGroups:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return whether the name belongs to a share group and to no other group.
+        """Return whether a share group has this id and no other group does.
 
-        Both exist if the other group was created without a gateway; its members are served then.
+        Both exist if the other group was created without a gateway. The requests of its members are then forwarded.
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return whether the name belongs to a share group, according to the current tables.
+        """Return whether a share group has this id and no other group does, according to the current tables.
 
-        While they cannot be read, any group that the brokers do not have may be a share group.
+        While the tables cannot be read, the result is True for any group that the brokers do not have.
         """
         try:
             is_stored = group_id in await self._stored.describe([group_id])
@@ -137,7 +138,10 @@ class UpstreamGroups:
         return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
 
     async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
-        """Return whether the broker has a group of the type that the request describes; many brokers lack the API."""
+        """Return whether the broker has a group of the type that the request describes.
+
+        Many brokers do not have the API; the result is then False.
+        """
         try:
             answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)
         except UpstreamUnavailableError:
@@ -146,7 +150,10 @@ class UpstreamGroups:
 
 
 class DescribedGroup:
-    """The error code of the one group in a response; kafka-python's class would decode all members of the group."""
+    """Decodes only the error code of the one group in a describe response.
+
+    kafka-python's class would decode all members of the group.
+    """
 
     API_KEY: int = ConsumerGroupDescribeRequest.API_KEY
 
@@ -155,11 +162,11 @@ class DescribedGroup:
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:  # noqa: ARG003
-        """Return whether the response has the flexible header, as in kafka-python's classes."""
+        """Return whether the response has a flexible header; kafka-python's decoder calls this method."""
         return True
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> DescribedGroup:  # noqa: ARG003
-        """Decode a response after its header, as kafka-python's classes do."""
+        """Decode a response that follows its header; kafka-python's decoder calls this method."""
         _, position = read_varint(data, 4)  # the throttle time, and the number of groups
         return cls(int(_INT16.unpack_from(data, position)[0]))

@@ -1,4 +1,4 @@
-"""The handlers of administrators' APIs."""
+"""Creates the handlers of the administrators' APIs."""
 
 from kafka.protocol import admin as admin_messages
 
@@ -32,7 +32,10 @@ def admin_routes(
     configs: GroupConfigs,
     security: Authorization,
 ) -> list[Route]:
-    """Return (request message, handler) pairs. Handlers read from the tables and write by request rows."""
+    """Return (request class, handler) pairs.
+
+    The handlers read from the tables. They write by sending request rows to the job.
+    """
     rows = GroupRequests(job)
     alter_configs = IncrementalAlterConfigs(rows, configs, cluster, security)
     return [

@@ -1,4 +1,7 @@
-"""ApiVersions: the versions that the upstream broker offers, with the share APIs added."""
+"""ApiVersions: returns the versions of the upstream broker, limited to those that the gateway supports.
+
+The share APIs and the other APIs that the gateway handles itself are added.
+"""
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
@@ -13,7 +16,7 @@ API_VERSIONS = 18
 PRODUCE, FETCH = 0, 1
 SHARE_VERSION = "share.version"
 
-#: The APIs that the gateway handles itself, independent of the broker: {api key: (min, max)}.
+#: Versions of the APIs that the gateway handles itself, whatever the broker offers: {api key: (min, max)}.
 OWN_VERSIONS = {
     3: (0, 13),  # Metadata: librdkafka aborts its process below 12
     16: (0, 5),  # ListGroups: clients request share groups by type
@@ -36,10 +39,10 @@ OWN_VERSIONS = {
 #: Highest versions of forwarded or rewritten APIs. Newer versions have broker addresses in tagged fields, or are not
 #: supported by the classes that rewrite them.
 VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
-#: Handled here in the versions that the broker has: FindCoordinator and DescribeCluster.
+#: FindCoordinator and DescribeCluster, which the gateway handles itself in the versions that the broker offers.
 REWRITTEN = frozenset({10, 60})
-#: Highest feature levels. From transaction.version 2 on, clients omit AddPartitionsToTxn and need a Produce version
-#: above its cap.
+#: Highest feature levels. From transaction.version 2 on, clients omit AddPartitionsToTxn and require a version of
+#: Produce that is above its entry in `VERSION_CAPS`.
 FEATURE_CAPS = {"transaction.version": 1}
 #: The version range of an API that is not offered.
 NO_VERSIONS = (0, -1)
@@ -52,7 +55,11 @@ class ApiVersions:
         self._cluster = cluster
 
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-        """Return the offered versions; the connection itself answers an unknown version, in version 0."""
+        """Return the offered versions.
+
+        A request of an unknown version is not passed to this handler; `RequestLoop` responds with
+        `unsupported_version_response`.
+        """
         offered = await request_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
         forwarded = forwarded_versions(offered)
         response = ApiVersionsResponse
@@ -70,7 +77,7 @@ class ApiVersions:
 
 
 def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
-    """Return the APIs of a broker's offer that clients may use: {api key: (min, max)}."""
+    """Return those APIs of a broker that clients may use through the gateway: {api key: (min, max)}."""
     ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
 
@@ -78,9 +85,10 @@ def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
 
-    An API is offered only if `passthrough.rules` has a rule for it, up to the newest version that the rule supports, or
-    if the gateway rewrites it. APIs between brokers and APIs of later releases are not offered. The oldest version is
-    the broker's. Kafka 4 offers Produce from 0 on for old versions of librdkafka, but supports only 3 and later.
+    An API is offered if `passthrough.rules` has a rule for it, up to the newest version that the rule supports, or if
+    the gateway rewrites it. APIs between brokers and APIs of later Kafka releases are not offered. The oldest version
+    is the broker's: Kafka 4 offers Produce from version 0 for old versions of librdkafka, but supports only version 3
+    and later.
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:
@@ -91,10 +99,10 @@ def offered_range(offered: Features, key: int) -> tuple[int, int]:
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
-    """Return the upstream's features up to their caps, and ours; features that begin above their cap are omitted.
+    """Return the upstream's features up to their caps, and `share.version`.
 
-    No feature begins at 0, which Java clients before 3.8 do not survive: the version of the upstream request omits
-    those.
+    Features whose lowest level is above their cap are omitted. No feature has 0 as its lowest level, because the
+    gateway's own upstream request has a version in which brokers omit those. Java clients before 3.8 fail on them.
     """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
@@ -107,7 +115,10 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
 
 
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
-    """Return the upstream's features up to their caps, and ours. KRaft uses a level as both ends of its range."""
+    """Return the upstream's finalized features up to their caps, and `share.version`.
+
+    KRaft brokers use a feature's level as both ends of its range.
+    """
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [
         feature(
@@ -126,7 +137,7 @@ def _capped(feature: str, level: int) -> int:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the response, in version 0, to an unknown version (KIP-511); the client then retries."""
+    """Return the response to a request of an unknown version, in version 0 (KIP-511). The client then retries."""
     low, high = OWN_VERSIONS[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

@@ -1,6 +1,6 @@
-"""Metadata, FindCoordinator and DescribeCluster: the upstream's responses with the gateway's addresses.
+"""Metadata, FindCoordinator and DescribeCluster: return the upstream's responses with the gateway's addresses.
 
-The upstream applies the gateway's rights, not the caller's. These handlers remove what the caller must not see.
+The upstream brokers apply the gateway's rights, not the caller's. These handlers remove what the caller must not see.
 """
 
 import uuid
@@ -33,22 +33,22 @@ _Broker = DescribeClusterResponse.DescribeClusterBroker
 
 SHARE_COORDINATOR = 2
 _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
-#: The address of a broker that clients cannot reach.
+#: Host and port in responses for a broker that clients cannot reach.
 _NOWHERE = "", -1
-_TRY_AGAIN = "the gateway has changed: ask again"
-#: Connections whose first question is remembered.
+_TRY_AGAIN = "the client may have moved to this gateway: retry"
+#: Most connections whose first FindCoordinator is remembered.
 _MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
-#: The first versions of DescribeCluster with these fields in the request.
+#: The first versions of DescribeCluster whose requests have an endpoint type, and may include fenced brokers.
 ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
-    """The handlers.
+    """The handlers of Metadata, FindCoordinator and DescribeCluster.
 
-    `open_ports` opens a port for each broker that has none. `view_of` returns the addresses for a client (`Fleet`);
-    without it all clients use those of `listeners`, the only gateway.
+    `open_ports` opens a port for each broker that has none. `view_of` returns the broker addresses for a client
+    (`Fleet`). If `view_of` is None, there is only one gateway, and all clients receive the addresses of `listeners`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
-        #: Connections of clients that asked for a coordinator after they may have moved, oldest first.
+        #: Ids of connections that have sent FindCoordinator after their client may have moved here, oldest first.
         self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
-        """Return the upstream's metadata, in the client's version."""
+        """Return the upstream's metadata with the gateway's addresses, in the client's version."""
         send = partial(self._upstream_metadata, request)
         response, unknown = await request_any_broker(self._cluster, request.caller.node_id, send)
         for topic in response.topics:
@@ -101,14 +101,17 @@ class ClusterApis:
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """Return a broker's response, and entries for topic ids that are unknown."""
+        """Return the broker's response, and an error entry for each requested topic id that is unknown."""
         body, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
     async def _upstream_request(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataRequest, list[_Topic]]:
-        """Return the request, by name if the upstream does not support ids, and entries for unknown topic ids."""
+        """Return the request for the upstream, and an error entry for each topic id that is unknown.
+
+        Topic ids are replaced by names if the upstream does not support ids in requests.
+        """
         body = request.body
         names = body.topics
         unknown: list[_Topic] = []
@@ -153,11 +156,11 @@ class ClusterApis:
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-        """Return the upstream's coordinators at our ports; the share coordinator is the gateway itself.
+        """Return the upstream's coordinators with the gateway's addresses. The share coordinator is the gateway itself.
 
-        A client that may have moved here is asked to try again, once on each connection. librdkafka ignores that the
-        address of its coordinator has changed while the node id is the same, and would send heartbeats to the gateway
-        that has gone. After COORDINATOR_NOT_AVAILABLE it takes the address from the next response.
+        A client that may have moved here from another gateway receives COORDINATOR_NOT_AVAILABLE, once on each
+        connection. librdkafka ignores a new address of its coordinator as long as the node id is the same, so it would
+        send heartbeats to the previous gateway. After this error it uses the address in the next response.
         """
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
@@ -188,7 +191,7 @@ class ClusterApis:
         return is_first
 
     async def _find(self, request: Request[FindCoordinatorRequest], keys: Iterable[str]) -> dict[str, Coordinator]:
-        """Find the coordinators of the keys that the caller may request, with one request to the upstream."""
+        """Find the coordinators of the keys that the caller may request, with one upstream request."""
         found: dict[str, Coordinator] = {}
         for key in keys:
             try:
@@ -212,10 +215,10 @@ class ClusterApis:
             self._security.authorize_find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """Return the brokers at our ports; controllers (endpoint type 2) have none, and the standby is not listed.
+        """Return the brokers with the gateway's addresses, without the standby node.
 
-        A fenced broker that has never been active has no port. It is returned with port -1 if the request includes
-        fenced brokers.
+        Controllers (endpoint type 2) have no ports at the gateway and are omitted. A fenced broker that has never been
+        active has no port either; it is returned with port -1 if the request includes fenced brokers.
         """
         response = await self._describe(request)
         view = await self._view_of(request.caller)
@@ -235,7 +238,7 @@ class ClusterApis:
         return ClientView(self._listeners.addresses)
 
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
-        """Return the caller's operations instead of those that the gateway has at the broker, if requested."""
+        """If requested, return the operations that the caller may perform, instead of those of the gateway."""
         if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
@@ -256,13 +259,13 @@ class ClusterApis:
 
 
 def _set_address(broker: _Broker, view: ClientView) -> bool:
-    """Set a broker's address for clients; return False if clients cannot reach it."""
+    """Set the address of a broker that clients use. Return False if clients cannot reach the broker."""
     broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
     return broker.broker_id in view.brokers
 
 
 def _coordinator(key: str, found: Coordinator, view: ClientView) -> FindCoordinatorResponse.Coordinator:
-    """Return a coordinator with its address for clients; it is not available if they cannot reach it."""
+    """Return a coordinator with the address that clients use; COORDINATOR_NOT_AVAILABLE if they cannot reach it."""
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE
     return FindCoordinatorResponse.Coordinator(

@@ -1,12 +1,12 @@
-"""Metadata: from a snapshot of the upstream's response where possible, which costs no more than sending it.
+"""Metadata: responds from a cached snapshot of the upstream's response where possible, because that costs little.
 
     all topics, or large ones       from a fresh snapshot, without topics that the caller may not see
-    topics by name or id            from a snapshot that is fresh; otherwise requested from the upstream
+    topics by name or id            from a snapshot if it is fresh; otherwise requested from the upstream
     topics missing in the snapshot  requested from the upstream, which may create them
-    authorized operations           requested from the upstream; snapshots do not have them
+    authorized operations           requested from the upstream, because snapshots do not contain them
     brokers older than the client   requested from the upstream and converted; topic ids are added if they have none
 
-Each response has its own brokers part (`ClusterApis.build_metadata`).
+The brokers in each response depend on the client (`ClusterApis.build_metadata`).
 """
 
 import asyncio
@@ -23,11 +23,12 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: Smaller metadata is requested from the upstream, which takes no longer than refreshing a snapshot.
+#: Metadata up to this size is requested from the upstream if the snapshot is not fresh, because that takes no longer
+#: than refreshing the snapshot.
 LARGE_BYTES = 16_384
 #: The first version of the response with topic ids.
 TOPIC_IDS_VERSION = 10
-#: For more topics, checking what a caller may see takes milliseconds and is done on a thread.
+#: For more topics than this, checking which ones a caller may see takes milliseconds, so it is done on a thread.
 MANY_TOPICS = 1_000
 
 _RequestTopic = MetadataRequest.MetadataRequestTopic
@@ -40,7 +41,7 @@ class Metadata:
         self._cluster_apis, self._snapshots, self._security = cluster_apis, snapshots, security
 
     async def __call__(self, request: Request[MetadataRequest]) -> AnyResponse:
-        """Return the response in the client's version."""
+        """Return the metadata in the client's version, from a snapshot or from the upstream."""
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
@@ -53,7 +54,7 @@ class Metadata:
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """Return the snapshot for the response; None if the upstream must be requested."""
+        """Return the snapshot for the response; None if the metadata must be requested from the upstream."""
         body, version = request.body, request.version
         if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None
@@ -66,7 +67,7 @@ class Metadata:
         return snapshot if snapshot.version == version and is_whole else None
 
     async def _visible(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
-        """Return the topics that the caller may see, and errors for the other requested ones."""
+        """Return the topics that the caller may see, and an error for each requested topic that it may not see."""
         if len(found) > MANY_TOPICS:
             return await asyncio.to_thread(self._filter, request, found)
         return self._filter(request, found)

@@ -1,4 +1,4 @@
-"""Requests that are forwarded to the upstream broker: their authorization, and the links to the broker."""
+"""Forwarded requests: authorizes them, and creates the clients' links to the upstream brokers."""
 
 import asyncio
 import logging
@@ -26,14 +26,14 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: Wait after a DeleteTopics until all brokers should have applied it.
+#: Time after which all brokers should have applied a DeleteTopics or CreatePartitions.
 SECOND_REFRESH_S = 1.0
 
 
 class PassthroughRequests:
     """Authorizes forwarded requests and creates clients' links to brokers.
 
-    `settings` are kafka-python's, for the links. `groups` knows which group ids are share groups.
+    `settings` are kafka-python's, for the links. `groups` returns which group ids belong to share groups.
     """
 
     def __init__(
@@ -45,11 +45,15 @@ class PassthroughRequests:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> PassthroughDecision:
-        """Return what to forward of a request, and what the gateway adds to the response.
+        """Authorize a request. Returns what to forward of it, and what the gateway adds to the response.
 
-        Without an access control list, requests that name no topics and create no group are forwarded undecoded. Raises
-        RequestError for a request that is not allowed and has no error response, UnknownVersionError for an API or
-        version that is not offered, MalformedRequestError, and UpstreamUnavailableError.
+        If there are no ACLs, requests that name no topics and create no group are forwarded without being decoded.
+
+        Raises:
+            RequestError: the request is not allowed, and its API has no error response.
+            UnknownVersionError: the API version is not offered.
+            MalformedRequestError: the request cannot be decoded.
+            UpstreamUnavailableError: the broker does not respond.
         """
         features = await self._cluster.features(caller.node_id)
         rule = RULES.get(header.api_key)
@@ -66,9 +70,9 @@ class PassthroughRequests:
         return await self._reject_group_creation(decision, caller, header)
 
     async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
-        """Return whether a request, whose first field is a group id, is for a share group.
+        """Return whether the group id in a request, which is its first field, is that of a share group.
 
-        Raises MalformedRequestError.
+        Raises MalformedRequestError if the group id cannot be decoded.
         """
         request = RULES[header.api_key].request
         assert request is not None
@@ -103,12 +107,12 @@ class PassthroughRequests:
         return decision
 
     def create_link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
-        """Create a client's link to a broker, with the gateway's settings or the client's own."""
+        """Create a client's link to a broker, with the client's `settings` or else the gateway's."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
-        """Stop refreshing topics. Clients close their own links."""
+        """Stop refreshing topics. Links are closed by their clients' connections."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 
@@ -128,7 +132,7 @@ class PassthroughRequests:
         return None if topic is None else topic.name
 
     def _topics_changed(self, api_key: int) -> None:
-        """Make topic changes visible to clients.
+        """Make a change of topics visible to clients, after a forwarded request has changed them.
 
         After a DeleteTopics, fetches that wait for a deleted topic end. After a CreatePartitions, the next heartbeats
         report the new partitions to the job.

@@ -1,7 +1,7 @@
-"""The gateway's channel to one job: it appends request rows and receives its own response rows, on the event loop.
+"""The gateway's channel to one job: appends request rows and receives the gateway's response rows, on the event loop.
 
-Rows are appended on the loop (`RowAppender`). A thread reads the responses (`ResponseReader`); this module hands them
-to the loop.
+`RowAppender` appends rows on the event loop. `ResponseReader` reads the responses on a thread, and this module passes
+them to the event loop.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: Pause between checks for the request topics.
+#: Pause between checks whether the request topics exist.
 TOPICS_PAUSE_S = 0.1
-#: How long the job counts as unavailable after a request without a response.
+#: For how long the job counts as unavailable after a request has timed out, if no response arrives.
 UNAVAILABLE_S = 30.0
 
 
 class CellChannel:
     """A `JobChannel` to one job. `settings` are kafka-python's.
 
-    Channels to several jobs share an `appender`, because the brokers' time is derived from all appends.
+    Channels to several jobs must share an `appender`, because it derives the brokers' time from all appends.
     """
 
     def __init__(
@@ -65,15 +65,17 @@ class CellChannel:
         self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
         self._on_gateway: list[Callable[[GatewayRow, int], None]] = []
-        #: Number of requests without a response in time, and when the last one timed out (seconds of the loop).
+        #: Number of requests that timed out, and when the last one did (in seconds of the event loop's clock).
         self.timeouts = 0
         self._timed_out_s = float("-inf")
-        #: Whether a job has started and has not yet responded to any request to a group.
+        #: Whether a job has started that has not yet responded to any request of a group.
         self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
-        self._outage = OutageLog(logger, "failed to look up the job's topics", "the job's topics are looked up again")
-        self._append_outage = OutageLog(logger, "failed to append request rows", "request rows are appended again")
+        self._outage = OutageLog(
+            logger, "failed to look up the job's topics", "the job's topics can be looked up again"
+        )
+        self._append_outage = OutageLog(logger, "failed to append request rows", "request rows can be appended again")
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = appender or RowAppender(cluster, settings, timeout_s)
@@ -83,7 +85,7 @@ class CellChannel:
     # -- start and close -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect in the background; requests wait until connected."""
+        """Connect in the background. Requests wait until the channel is connected."""
         self._reader = ResponseReader(
             self._settings, self._topics.responses, self.reply_to.encode(), self._on_listening, self._receive
         )
@@ -103,7 +105,7 @@ class CellChannel:
             await self._loop.run_in_executor(None, self._reader.join, 5)
 
     async def _open_requests(self) -> None:
-        """Wait for everything that requests need, first until their responses are read."""
+        """Wait until responses are read and the request topics exist, so that requests can be sent."""
         await self._listening.wait()
         while not await self._has_request_topics():
             if self._is_closing:  # before Python 3.12, wait_for may swallow the cancellation
@@ -123,13 +125,13 @@ class CellChannel:
 
     @property
     def cells(self) -> dict[str, CellChannel]:
-        """The channel of the only job."""
+        """This channel, under the name of the only cell."""
         return {NO_CELL: self}
 
     # -- requests --------------------------------------------------------------------------------------------------
 
     def new_id(self) -> str:
-        """Return an id for a request row, unique in this gateway."""
+        """Return an id for a request row that is unique in this gateway."""
         return next(self._ids)
 
     def cell_of(self, group_id: str) -> str:
@@ -206,10 +208,10 @@ class CellChannel:
         return len(self._pending)
 
     def unavailable_reason(self) -> str:
-        """Return why requests cannot be served now, or "".
+        """Return why the job cannot serve requests now; empty if it can.
 
-        A timeout is cleared by the next response, or after `UNAVAILABLE_S`, because without requests nothing would show
-        that the job is back.
+        After a timeout the job counts as unavailable until the next response, but at most for `UNAVAILABLE_S`. Without
+        that limit it would stay unavailable if no requests are sent.
         """
         if not self._ready.is_set():
             return "the job's topics do not exist"
@@ -230,13 +232,16 @@ class CellChannel:
         self._on_wanted.append(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway to the others; the futures are those of `append`. Raises JobUnavailableError."""
+        """Announce this gateway to the other gateways, and return the futures of `RowAppender.append_everywhere`.
+
+        Raises JobUnavailableError if the job's topics do not exist.
+        """
         if not self._ready.is_set():
             raise JobUnavailableError("the job's topics do not exist: is the job running?")
         return self._appender.append_everywhere(self._topics.responses, GATEWAY_KEY.encode(), encode_gateway(row))
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback for the announcements of gateways, including ours, and the time of their append (ms)."""
+        """Register a callback for (row, time of its append in ms), for the announcements of all gateways."""
         self._on_gateway.append(callback)
 
     async def _wait_ready(self) -> None:
@@ -253,7 +258,7 @@ class CellChannel:
         self._loop.call_soon_threadsafe(self._listening.set)
 
     def _receive(self, records: Iterable[ResponseRecord]) -> None:
-        """Decode rows in log order, because a row may affect the rows after it."""
+        """Decode rows and pass them to the event loop in log order, because a row may affect the rows after it."""
         rows = decoded_rows(records, self.reply_to.encode())
         if rows and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, rows)

@@ -1,4 +1,4 @@
-"""The channel to the jobs of several cells: each request goes to the job of its group's cell."""
+"""A channel to the jobs of several cells, which sends each request to the job of its group's cell."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,10 +12,10 @@ from sharegroup.types import SharePartitionKey
 
 
 class CellChannels:
-    """A `JobChannel` over one channel per cell; `cell_of` returns the cell of a group.
+    """A `JobChannel` that consists of one channel per cell. `cell_of` returns the cell of a group.
 
-    The channels share an appender and the key of the response rows. Ids are unique over all of them. So a subscription
-    is made in each channel, and the response comes from one.
+    The channels share an appender, the key of their response rows and the sequence of request ids. A subscription is
+    registered with every channel, because the cell of the request is not known, and is removed after the response.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
@@ -30,7 +30,7 @@ class CellChannels:
         return self._channels
 
     def start(self) -> None:
-        """Connect in the background; a request waits for its own cell only."""
+        """Connect to all cells in the background. A request waits only for the channel of its own cell."""
         for channel in self._channels.values():
             channel.start()
 
@@ -40,7 +40,7 @@ class CellChannels:
             await channel.close()
 
     def new_id(self) -> str:
-        """Return an id for a request row, unique in this gateway."""
+        """Return an id for a request row that is unique in this gateway."""
         return self._first.new_id()
 
     def cell_of(self, group_id: str) -> str:
@@ -79,7 +79,7 @@ class CellChannels:
             channel.on_wanted(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """As `CellChannel.announce`; succeeds if the topics of at least one cell's job exist."""
+        """Announce this gateway in each cell. Raises JobUnavailableError if no cell's job has its topics."""
         sent: list[asyncio.Future[int]] = []
         problem: JobUnavailableError | None = None
         for channel in self._channels.values():
@@ -92,7 +92,7 @@ class CellChannels:
         return sent
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """As `CellChannel.on_gateway`; a row arrives once per cell."""
+        """Register a callback as `CellChannel.on_gateway` does. It receives each announcement once per cell."""
         for channel in self._channels.values():
             channel.on_gateway(callback)
 

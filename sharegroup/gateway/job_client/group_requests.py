@@ -1,4 +1,4 @@
-"""Administrative requests to the group coordinator of the job, and their responses."""
+"""Requests of administrators to the job's group coordinator, and their responses."""
 
 import logging
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class GroupRequests:
-    """Sends one row per request. When the response arrives, the tables contain the result.
+    """Sends one request row per call. When the response arrives, the tables contain the result.
 
     Each method raises RequestError with the coordinator's error. The error is COORDINATOR_LOAD_IN_PROGRESS while the
-    job loads, and COORDINATOR_NOT_AVAILABLE while it is unavailable.
+    job is loading, and COORDINATOR_NOT_AVAILABLE while it is unavailable.
     """
 
     def __init__(self, job: JobChannel) -> None:
@@ -47,7 +47,10 @@ class GroupRequests:
     async def alter_offsets(
         self, group_id: str, offsets: tuple[StartOffset, ...], topics: Mapping[str, Topic]
     ) -> tuple[PartitionError, ...]:
-        """Set start offsets and return an error per partition; `topics` are those of their topics that exist."""
+        """Set start offsets and return the result of each partition.
+
+        `topics` must contain the topics of `offsets` that exist.
+        """
         row = AlterOffsetsRequest(*self._row_header(group_id), offsets=offsets, topics=topics_metadata(topics))
         response = await self._request(row)
         assert isinstance(response, AlterOffsetsResponse)
@@ -59,7 +62,7 @@ class GroupRequests:
         return response.topic_errors
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete the group; its configs stay."""
+        """Delete the group, but not its configs."""
         await self._request(DeleteGroupRequest(*self._row_header(group_id)))
 
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
@@ -69,7 +72,7 @@ class GroupRequests:
         )
 
     async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
-        """Rebalance a group: see `InvokeConsumerRebalanceRequest`. Return the removed members."""
+        """Rebalance a group (see `InvokeConsumerRebalanceRequest`). Return the members that were removed."""
         response = await self._request(InvokeConsumerRebalanceRequest(*self._row_header(group_id)))
         assert isinstance(response, InvokeConsumerRebalanceResponse)
         return response.removed
@@ -97,7 +100,7 @@ class GroupRequests:
 
 
 def topics_metadata(topics: Mapping[str, Topic]) -> dict[str, TopicMetadata]:
-    """Return topics in the form of rows to the group coordinator, sorted."""
+    """Return {topic name: id and number of partitions} for a row to the group coordinator, sorted by name."""
     return {
         name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in sorted(topics.items())
     }

@@ -1,6 +1,7 @@
 """The thread that reads the gateway's response rows.
 
-It polls the partition of the gateway's key, and after the topic has grown also the previous partition of the key.
+It reads the partition to which the gateway's key is mapped. If partitions are added to the topic, the key is mapped to
+another partition, and the thread reads both.
 """
 
 import logging
@@ -27,7 +28,7 @@ _EVERYBODY, _GATEWAYS = BROADCAST_KEY.encode(), GATEWAY_KEY.encode()
 
 
 class ResponseRecord(Protocol):
-    """The fields used of a consumer's record."""
+    """The fields of a Kafka consumer's record that are used here."""
 
     @property
     def offset(self) -> int: ...
@@ -40,21 +41,21 @@ class ResponseRecord(Protocol):
 
 
 class GatewayAnnouncement(NamedTuple):
-    """The announcement of a gateway, and when it was appended (milliseconds since the epoch)."""
+    """The announcement row of a gateway, and the time of its append in ms since the epoch."""
 
     row: GatewayRow
     append_ms: int
 
 
-#: The rows of the response topic that a gateway uses.
+#: The rows of the response topic that a gateway processes.
 Row = Response | Broadcast | GatewayAnnouncement
 
 
 class ResponseReader:
-    """Reads from the end offset at the first poll, and continues from its position after errors.
+    """Reads response rows, from the end of the log at the start and from the last position after an error.
 
-    `listening` is called when all rows appended from now on will be read, `receive` with the records read. Both are
-    called in the reader's thread. `settings` are kafka-python's.
+    `listening` is called as soon as every row that is appended from then on will be read. `receive` is called with the
+    records that were read. Both are called on the reader's thread. `settings` are kafka-python's.
     """
 
     def __init__(
@@ -69,23 +70,23 @@ class ResponseReader:
         self._partitions = ResponsePartitions(topic, key)
         self._listening, self._receive = listening, receive
         self._stopping = threading.Event()
-        self._outage = OutageLog(logger, "failed to read responses", "responses are read again")
+        self._outage = OutageLog(logger, "failed to read responses", "responses can be read again")
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
     def start(self) -> None:
-        """Start reading as soon as the job has created its topics."""
+        """Start the thread. It begins to read as soon as the job has created its topics."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reading; `join` waits for the end."""
+        """Make the thread stop, without waiting for its end."""
         self._stopping.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the connections are closed."""
+        """Wait up to `timeout_s` seconds until the thread has ended and closed its connections."""
         self._thread.join(timeout_s)
 
     def _read(self) -> None:
-        """Read until stopped, whatever goes wrong, because a gateway without responses is useless."""
+        """Read until `stop` is called, and retry after any error, because the gateway cannot work without responses."""
         consumer = None
         while not self._stopping.is_set():
             try:
@@ -109,7 +110,7 @@ class ResponseReader:
             consumer.close()
 
     def _open(self) -> KafkaConsumer:
-        """Read the partition of our responses, from its end or our last position. Raises KafkaError."""
+        """Return a consumer of our responses, at the end of the log or at our last position. Raises KafkaError."""
         consumer = responses_consumer(self._settings)
         try:
             if not self._partitions.start_reading(consumer):
@@ -124,13 +125,16 @@ class ResponseReader:
         return consumer
 
     def _pause(self, seconds: float) -> None:
-        """Wait; raises JobUnavailableError when the reader is stopped."""
+        """Wait for some seconds. Raises JobUnavailableError if the reader is stopped meanwhile."""
         if self._stopping.wait(seconds):
-            raise JobUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway is shutting down")
 
 
 def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
-    """Return the rows for this key, the broadcasts and the announcements, in log order; undecodable ones are logged."""
+    """Return the responses for `key`, the broadcasts and the announcements, in log order.
+
+    Rows that cannot be decoded are logged and skipped.
+    """
     rows: list[Row] = []
     for record in records:
         try:
@@ -144,7 +148,7 @@ def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
 
 
 def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
-    """Decode a record; responses for other gateways in the same partition are skipped. Raises ValueError."""
+    """Decode a record. Returns nothing for a response to another gateway. Raises ValueError for an invalid row."""
     if record.key == key:
         return decode_responses(record.value)
     if record.key == _GATEWAYS:

@@ -1,19 +1,19 @@
-"""Appends rows to Kafka topics on the event loop: in order, exactly once, each with a future for its durability.
+"""Appends rows to Kafka topics on the event loop: in order and exactly once.
 
 Each topic partition has a queue, a producer id (KIP-98) and at most one request in flight. Rows that arrive meanwhile
-are sent together in the next batch. A batch whose response is lost is sent again unchanged. The broker knows its
-sequence number and appends it once.
+are sent together in the next batch. A batch whose response is lost is sent again unchanged. It has the same sequence
+number, so the broker appends it only once.
 
-A batch is abandoned when its time is over or the broker rejects it. Whether it is in the log may be unknown then, so
-the next sequence number is unknown too. Therefore the next batch begins a new epoch of the producer id (KIP-360), from
-0. A broker that has seen the new epoch appends nothing more of the old one. So an abandoned batch that is still in
-flight cannot be appended after the batches that followed it.
+A batch is abandoned when its timeout has expired or the broker rejects it. It may then be unknown whether the batch is
+in the log, so the next sequence number is unknown too. Therefore the next batch begins a new epoch of the producer id
+(KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the old epoch. An
+abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
 
-The project has its own producer because, by their sources, no asyncio producer does this. aiokafka (0.14.0) never lets
-an idempotent batch expire but retries it as long as the error is retriable, and it cannot begin a new epoch.
-confluent-kafka's AIOProducer (2.16.1) hands rows to a pool of threads and polls for their delivery reports, at most
-once a second under low load. Measured side by side on two cores, to one partition of one broker, with acks=all,
-idempotent:
+The project has its own producer because no asyncio producer does this, according to their sources. aiokafka (0.14.0)
+retries an idempotent batch without a time limit as long as the error is retriable, and it cannot begin a new epoch.
+confluent-kafka's AIOProducer (2.16.1) passes rows to a pool of threads and polls for their delivery reports, under low
+load only about once a second. Measured side by side on two cores, to one partition of one broker, with acks=all and
+idempotence:
 
                      one row at a time, p50    200 at a time    CPU per row
     this             0.8 ms                    34,000 rows/s     19 µs
@@ -65,29 +65,31 @@ _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 logger = logging.getLogger(__name__)
 
-#: Limits of one batch. The bytes are well below the default of max.message.bytes; a larger row is sent alone.
+#: Limits of one batch, in rows and bytes. The limit in bytes is well below the default of max.message.bytes. A larger
+#: row is sent alone.
 MAX_BATCH_ROWS, MAX_BATCH_BYTES = 500, 524_288
-#: Limit of all pending rows, and the memory of a row besides its key and value.
+#: Limit of the memory of all pending rows, and the memory of one row besides its key and value.
 MAX_PENDING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
-#: Pauses between attempts; they double.
+#: First and longest pause between attempts to send a batch. The pause doubles each time.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0
-#: For rows that are pending when the appender is closed.
+#: How long `close` waits until pending rows are sent.
 CLOSE_TIMEOUT_S = 5.0
-#: Parts of a row's timeout: for one attempt, so that time is left to try another leader, and for the broker to await
-#: its replicas, which is less so that its response still arrives.
+#: Parts of a row's timeout. One attempt may use the first part, so that time is left to try another leader. The broker
+#: may wait for its replicas for the second part, which is shorter so that its response still arrives in time.
 ATTEMPT_SHARE, REPLICAS_SHARE = 0.5, 0.4
-#: Produce names topics by id after this version, which a made id must not be.
+#: The last version of Produce that identifies topics by name. Ids that the gateway computed itself must not be sent.
 MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
 NO_RESPONSE = "the broker has not responded"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
-#: LogAppendTime if the topic has another timestamp type, or the broker only reports a duplicate batch.
+#: The LogAppendTime in a response if the topic has another timestamp type, or if the batch was a duplicate.
 UNKNOWN_TIME = -1
 #: Wall-clock time at which the steady clock started.
 _STARTED_MS = int(time.time() * 1000) - steady_ms()
-#: The broker has the batch.
+#: Results that mean that the batch is in the broker's log.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
-#: The producer state of the broker differs from ours: it has expired, or the broker lost a part of its log.
+#: Errors that mean that the broker's producer state differs from ours, because it has expired or the broker has lost a
+#: part of its log.
 _PRODUCER_STATE_LOST = (
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
@@ -98,13 +100,13 @@ _PRODUCER_STATE_LOST = (
 
 
 class JobUnavailableError(ShareGroupError):
-    """The job, or the brokers between it and the gateway, did not respond in time; the client may retry."""
+    """The job, or the brokers between job and gateway, did not respond in time. The client may retry."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class JobLoadingError(JobUnavailableError):
-    """The job has started and is still loading groups and share-partitions."""
+    """The job has started and is still loading groups and share-partitions. The client may retry."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -127,9 +129,9 @@ class PartitionCounts:
 
 
 class RowAppender:
-    """Appends rows, batch by batch for each partition; a future per row is done when it is durable.
+    """Appends rows, in batches for each partition. A future per row completes when the row is durable.
 
-    `settings` are kafka-python's. A row has `timeout_s` seconds to become durable.
+    `settings` are kafka-python's. A row that is not durable after `timeout_s` seconds fails.
     """
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, timeout_s: float) -> None:
@@ -142,32 +144,34 @@ class RowAppender:
         self._is_closed = False
 
     def now_ms(self) -> int:
-        """Return the brokers' time, in milliseconds since the epoch."""
+        """Return the brokers' time in ms since the epoch."""
         return self._clock.now_ms(local_ms())
 
     async def has_topics(self, topics: Iterable[str]) -> bool:
-        """Return whether all of these topics exist. Raises UpstreamUnavailableError."""
+        """Return whether all of these topics exist. Raises UpstreamUnavailableError if no broker returns metadata."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
 
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Append a row after earlier rows of the same topic and key; the future is done when it is durable.
+        """Append a row after earlier rows of the same topic and key. The future completes when the row is durable.
 
-        The result is the time of its append (LogAppendTime, milliseconds), or -1 if the broker does not report it. The
-        row is sent even if nobody awaits the future. Raises JobUnavailableError immediately if the topic does not exist
-        or too many bytes are pending. The future raises it on a timeout, or if the broker rejects the row. After an
-        error the row may be in the log, or may still be appended.
+        Its result is the time of the append (LogAppendTime, ms since the epoch), or -1 if the broker does not return
+        it. The row is sent even if nobody awaits the future.
+
+        Raises JobUnavailableError immediately if the topic does not exist or too many bytes are pending. The future
+        raises it after a timeout, or if the broker rejects the row. After an error the row may be in the log, or may
+        still be appended.
         """
         partition = choose_partition(key, self._counts.get(topic, self._partitions(topic)))
         return self._append(topic, partition, key, value)
 
     def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
-        """Append a row to each partition of a topic; the futures are those of `append`. Raises JobUnavailableError."""
+        """Append a row to each partition of a topic, and return a future for each as `append` does."""
         return [self._append(topic, partition, key, value) for partition in range(self._partitions(topic))]
 
     def _partitions(self, topic: str) -> int:
         if self._is_closed:
-            raise JobUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway is shutting down")
         known = self._cluster.topic(topic)
         if known is None or not known.leaders:
             raise JobUnavailableError("the job's topics do not exist: is the job running?")
@@ -188,14 +192,14 @@ class RowAppender:
         return row.durable
 
     async def close(self) -> None:
-        """Reject new rows, send pending ones within 5 s, then close the connections."""
+        """Reject new rows, send pending rows within `CLOSE_TIMEOUT_S`, then close the connections."""
         self._is_closed = True
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         late: set[asyncio.Task[None]] = set()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
         for queue in self._queues.values():
-            queue.drop("the gateway stops")
+            queue.drop("the gateway is shutting down")
         for task in late:
             task.cancel()
         if late:
@@ -207,15 +211,16 @@ class RowAppender:
 
 
 def local_ms() -> int:
-    """Return milliseconds since the epoch, from the wall clock at start and the steady clock since then.
+    """Return the local time in ms since the epoch: the wall clock at the start plus the steady clock since then.
 
-    Locks are measured with it. With a clock that is set back, members would see longer locks than they have.
+    Locks are measured with it. If a clock were set back, members would assume that their locks last longer than they
+    do.
     """
     return _STARTED_MS + steady_ms()
 
 
 class _Row:
-    """A row whose `durable` is done when `timer` fires, at the latest."""
+    """A row to append. `durable` completes when the row is durable, or with an error when `timer` fires."""
 
     __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
 
@@ -240,10 +245,10 @@ class _Row:
 
 @dataclass
 class _Batch:
-    """Rows that are sent together; it is abandoned at the deadline of the last one.
+    """Rows that are sent together. The batch is abandoned at the deadline of its last row.
 
-    `sent_ms` is the local time of the first attempt, which may have appended the batch even if a later attempt gets the
-    response.
+    `sent_ms` is the local time of the first attempt. That attempt may have appended the batch even if only a later
+    attempt received the response.
     """
 
     rows: list[_Row]
@@ -253,7 +258,7 @@ class _Batch:
 
 
 class _PartitionQueue:
-    """The rows of one topic partition. `task` sends them and is None while there are none."""
+    """The rows of one topic partition that are to be sent. `task` sends them; it is None while there are none."""
 
     def __init__(
         self,
@@ -274,7 +279,7 @@ class _PartitionQueue:
         self._outage = OutageLog(
             logger,
             "%(topic)s-%(partition)d: failed to append rows",
-            "%(topic)s-%(partition)d: rows are appended again",
+            "%(topic)s-%(partition)d: rows can be appended again",
             fields=LogFields(topic=topic, partition=partition),
         )
         self._is_dropped = False
@@ -287,7 +292,7 @@ class _PartitionQueue:
             self.task = asyncio.ensure_future(self._send())
 
     def drop(self, problem: str) -> None:
-        """Fail the rows that were not sent yet, and stop all attempts."""
+        """Fail the rows that have not been sent, and stop all attempts. `problem` is the message of their error."""
         self._is_dropped = True
         self._settle(self._rows, problem)
         self._rows.clear()
@@ -327,7 +332,7 @@ class _PartitionQueue:
         return _Batch(rows, builder, rows[-1].timer.when()) if rows else None
 
     async def _send_batch(self, batch: _Batch) -> None:
-        problem: str | None = "the gateway stops"
+        problem: str | None = "the gateway is shutting down"
         append_ms = UNKNOWN_TIME
         try:
             async with asyncio.timeout_at(batch.deadline):
@@ -342,7 +347,7 @@ class _PartitionQueue:
                 "%(topic)s-%(partition)d: rows abandoned after an unexpected error",
                 LogFields(topic=self._topic, partition=self._partition),
             )
-            problem = f"the request cannot be produced: {error}"
+            problem = f"the row cannot be appended to the job's topic: {error}"
         finally:
             if problem is None:
                 self._sequence = (self._sequence + len(batch.rows)) & MAX_SEQUENCE
@@ -357,12 +362,12 @@ class _PartitionQueue:
             self._producer = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
 
     async def _append(self, batch: _Batch) -> int:
-        """Attempt the batch until it is in the log; return the time of its append, or -1 if unknown.
+        """Send the batch until it is in the log. Return the time of its append in ms, or -1 if it is unknown.
 
-        Raises JobUnavailableError if the broker rejects it. A broker whose producer state differs from ours rejects the
-        batch. If that is the first attempt, or all earlier attempts ended the same way, the batch is not in the log and
-        can be sent under a new id. Otherwise an earlier attempt may have appended it under the old id, and a new id
-        would append it twice, so it is abandoned.
+        Raises JobUnavailableError if the broker rejects the batch. A broker whose producer state differs from ours
+        rejects it. If that happens at the first attempt, or after attempts that all ended this way, the batch is not in
+        the log and is sent again with a new producer id. Otherwise an earlier attempt may have appended it with the old
+        id, and a new id could append it twice, so it is abandoned.
         """
         pause_s, may_be_appended = FIRST_PAUSE_S, False
         self._problem = NO_RESPONSE
@@ -384,7 +389,7 @@ class _PartitionQueue:
                 elif is_retriable(error):
                     may_be_appended = True  # a leader that resigns may return this after the append
                 else:
-                    raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
+                    raise JobUnavailableError(f"the row cannot be appended to the job's topic: {self._problem}")
             self._outage.report_failure(self._problem)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
@@ -392,7 +397,10 @@ class _PartitionQueue:
         raise JobUnavailableError(self._timeout_message())
 
     async def _produce(self, batch: _Batch) -> _Produced:
-        """Make one attempt and return the broker's response for the partition. Raises UpstreamUnavailableError."""
+        """Make one attempt to send the batch and return the broker's response for the partition.
+
+        Raises UpstreamUnavailableError if the leader does not respond.
+        """
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0
         batch.builder.set_producer_state(*self._producer, self._sequence, False)
@@ -414,7 +422,10 @@ class _PartitionQueue:
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
-        """Return a new producer id and its epoch; any broker can assign them."""
+        """Return a new producer id and its epoch, which any broker can assign.
+
+        Raises UpstreamUnavailableError if a retry may succeed, JobUnavailableError otherwise.
+        """
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
         response = await self._request(request, InitProducerIdResponse)
         if response.error_code:
@@ -429,7 +440,7 @@ class _PartitionQueue:
 
 
 class _Leaders:
-    """Separate connections to leaders. On the cluster's connections, rows would wait behind fetches that wait."""
+    """Connections to partition leaders, only for rows. On the cluster's connections, rows would wait behind fetches."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
@@ -442,7 +453,10 @@ class _Leaders:
         return self._connections.get(leader.node_id)
 
     async def while_it_leads(self, topic: str, partition: int, attempt: Coroutine[Any, Any, Response]) -> Response:
-        """Return the leader's response. Raises UpstreamUnavailableError, also if another broker leads meanwhile."""
+        """Return the leader's response to `attempt`.
+
+        Raises UpstreamUnavailableError if the leader does not respond or another broker becomes the leader meanwhile.
+        """
         return await self._cluster.while_leading(partial(self._leader, topic, partition), attempt)
 
     def _leader(self, topic: str, partition: int) -> Leader | None:
@@ -458,5 +472,5 @@ class _Leaders:
 
 
 def is_retriable(error: type[KafkaError]) -> bool:
-    """Return whether the same request may succeed later, as in Kafka's own clients."""
+    """Return whether the same request may succeed later, by the rules of Kafka's own clients."""
     return bool(error.retriable) or error is CorruptRecordError

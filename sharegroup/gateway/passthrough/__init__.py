@@ -1,1 +1,1 @@
-"""Authorization of the requests that the gateway forwards to the brokers."""
+"""Authorization of requests that the gateway forwards to the brokers."""

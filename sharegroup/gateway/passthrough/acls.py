@@ -1,7 +1,7 @@
-"""Rules for the APIs of the brokers' access control lists. They neither accept nor return the job's internal topics.
+"""Rules for the APIs that manage the brokers' ACLs. They neither accept nor return the job's internal topics.
 
-An entry or filter whose pattern covers internal topics among others, such as every topic, is forwarded. It does not
-name an internal topic, and sending it requires Alter on the cluster.
+A pattern that matches internal topics among others, such as `*`, is accepted. It does not name an internal topic, and
+sending it requires Alter on the cluster.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from sharegroup.gateway.passthrough.entries import append_entries
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
-#: Resource types of a filter that match topics.
+#: Resource types in a filter that match topics.
 ANY, TOPIC = 1, 2
 
 
@@ -50,7 +50,11 @@ def _delete(case: RequestUnderCheck) -> None:
 def _reject_all(
     case: RequestUnderCheck, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]
 ) -> None:
-    """Reject all entries if one is rejected. Responses have no names, so each result must keep its position."""
+    """Reject all entries of a request if one is rejected.
+
+    The results in the response have no names and are matched to the entries by position. Therefore it is impossible to
+    forward only some of the entries.
+    """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
     if code is not None:

@@ -1,4 +1,4 @@
-"""Rules for the APIs of brokers and the cluster. Most of them allow or reject the request as a whole."""
+"""Rules for the APIs of brokers and the cluster. Most of these rules allow or reject a request as a whole."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +31,7 @@ _MOVED_DIRS = TopicFields(
 
 
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: RequestUnderCheck) -> None:
-    """Require one right for all entries; if it is missing, the response has an error for each entry."""
+    """Require one right for all entries. If the caller lacks it, the response has an error for each entry."""
     code = case.rights.authorize(need)
     if code is None:
         return
@@ -42,7 +42,7 @@ def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], c
 
 
 def _with_topics(need: Need, lists: TopicFields, case: RequestUnderCheck) -> None:
-    """Require one right for the whole request, and reject internal topics of the job one by one."""
+    """Require one right for the whole request, and reject each topic that is an internal topic of the job."""
     code = case.rights.authorize(need)
     if code is not None:
         errors = lists.topic_errors(getattr(case.body, lists.request_topics) or (), code)
@@ -52,7 +52,10 @@ def _with_topics(need: Need, lists: TopicFields, case: RequestUnderCheck) -> Non
 
 
 def _elect(case: RequestUnderCheck) -> None:
-    """A request without topics concerns all topics, so the response is filtered."""
+    """Authorize ElectLeaders.
+
+    A request without topics concerns all topics, so internal topics of the job are removed from the response.
+    """
     _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
     if case.is_forwarded and case.body.topic_partitions is None:
         case.add_response_change(lambda response: _show_elections(response, case.rights))
@@ -114,7 +117,7 @@ def _alter_scram(case: RequestUnderCheck) -> None:
 
 
 def _altered_quota(entry: Any) -> Any:
-    """Return a result that names the same entity as the request's entry."""
+    """Return a result of AlterClientQuotas that names the same entity as the entry of the request."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

@@ -1,4 +1,4 @@
-"""The result of authorizing a request: forwarded as received, forwarded without rejected entries, or rejected."""
+"""Authorizes a request: it is forwarded as it is, forwarded without the rejected entries, or rejected."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,17 +17,19 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 
 PRODUCE = 0
-#: Size limit of a request that is decoded, because decoded numbers take about ten times its size in memory. It does not
-#: apply to Produce, whose records are not decoded. A commit of 100,000 offsets has 3 MB.
+#: Size limit of a request that is decoded, because a decoded request takes about ten times its size in memory. For
+#: comparison: a commit of 100,000 offsets has 3 MB. Produce has no limit here, because its records are not decoded.
 MAX_READ_BYTES = 8_388_608
 
 
 class PassthroughDecision(NamedTuple):
-    """What to forward to the broker and what to respond to the client.
+    """Defines what is forwarded to the broker, and what the client receives.
 
-    `frame` is sent to the broker, None to send nothing. Then `response` is the complete response, framed.
-    `convert_response` converts the broker's response (a frame without its length) to the framed response for the
-    client. If it is None, the broker's response is forwarded unchanged.
+    Attributes:
+        frame: the request for the broker; None if nothing is sent.
+        response: the complete framed response if nothing is sent, else None.
+        convert_response: converts the broker's response (a frame without its length) to the framed response for the
+            client. If it is None, the broker's response is forwarded unchanged.
     """
 
     frame: memoryview | None
@@ -40,8 +42,8 @@ def authorize_request(
 ) -> PassthroughDecision:
     """Authorize a request by the rule of its API.
 
-    Raises MalformedRequestError or UnknownVersionError for a request that cannot be decoded, and RequestError for a
-    rejected request whose API has no response.
+    Raises MalformedRequestError or UnknownVersionError if the request cannot be decoded, and RequestError if the
+    request is rejected and its API has no response.
     """
     if rule.check is None:
         return PassthroughDecision(frame)
@@ -85,7 +87,7 @@ def _changed(response: Any, case: RequestUnderCheck, header: RequestHeader) -> b
 
 
 def _encoded(body: ApiMessage, header: RequestHeader, frame: memoryview) -> memoryview:
-    """Return the request without its rejected entries, with its original header."""
+    """Return the request with its original header and without its rejected entries."""
     start = body_start(type(body), header, frame)
     body.with_header()  # some messages of kafka-python require a header to be set, although it is not encoded here
     return memoryview(bytes(frame[:start]) + body.encode())

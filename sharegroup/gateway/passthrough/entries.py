@@ -1,4 +1,4 @@
-"""Entries of requests that are rejected one by one: topics with their partitions, and other lists."""
+"""Rejects entries of a request one by one: topics with their partitions, and entries of other lists."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from sharegroup.gateway.passthrough.rights import Need, RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-#: Returns the error of an entry, None if the entry is allowed.
+#: A function that returns the error of an entry, or None if the entry is allowed.
 EntryCheck = Callable[[Any], ErrorCode | None]
 RejectedEntries = list[tuple[Any, ErrorCode]]
 
@@ -30,7 +30,10 @@ def split_rejected(items: Iterable[Any], check: EntryCheck) -> tuple[list[Any], 
 
 
 def append_entries(response: Any, name: str, items: list[Any]) -> None:
-    """Append items to a list of the response. The list is replaced, because kafka-python shares one default list."""
+    """Append items to a list of the response.
+
+    The list is replaced, because kafka-python uses one default list for all responses.
+    """
     setattr(response, name, [*(getattr(response, name) or ()), *items])
 
 
@@ -51,12 +54,15 @@ def reject_entries(
 
 
 def entry_class(container: Any, name: str) -> Any:
-    """Return the class of the entries of a list field, from kafka-python's schema of `container`."""
+    """Return the class of the entries in the list field `name` of `container`, from kafka-python's schema."""
     return container._struct.fields[name].array_of.data_class
 
 
 def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> str | None:
-    """Return a topic's name, which the request may give by id; None if the id is unknown."""
+    """Return the name of a topic in a request; None if the request has its id and the id is unknown.
+
+    `name` is the field that has the name.
+    """
     by_id = type(topic)._struct.fields.get("topic_id")
     if by_id is not None and by_id.for_version_q(version) and not getattr(topic, name):
         return rights.topic_name(topic.topic_id)
@@ -65,11 +71,13 @@ def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> st
 
 @dataclass(frozen=True)
 class TopicFields:
-    """The fields that hold topics with partitions in a request, and the matching fields in its response.
+    """Names of the fields that have topics with partitions in a request, and of the matching fields in its response.
 
-    `container` is the class that has the response's list. `index` is the field of the partition number in the
-    request, "" if partitions are plain numbers. `blank` has the values of a rejected partition's other fields that
-    differ from their defaults.
+    Attributes:
+        container: the class that has the list of topics in the response.
+        index: the field of the partition number in the request; empty if partitions are plain numbers.
+        error: the field of a partition's error in the response.
+        blank: the values of other fields of a rejected partition, as far as they differ from their defaults.
     """
 
     container: type[DataContainer]
@@ -85,7 +93,7 @@ class TopicFields:
     blank: Mapping[str, object] = field(default_factory=dict)
 
     def topic_check(self, case: RequestUnderCheck, need: Need) -> EntryCheck:
-        """Return a check that requires a right on each topic. Unknown topic ids are rejected with UNKNOWN_TOPIC_ID."""
+        """Return a check that requires a right on each topic. It rejects unknown topic ids with UNKNOWN_TOPIC_ID."""
 
         def check(topic: Any) -> ErrorCode | None:
             name = topic_name(topic, case.version, self.name, case.rights)
@@ -94,15 +102,15 @@ class TopicFields:
         return check
 
     def reject_topics(self, case: RequestUnderCheck, check: EntryCheck) -> None:
-        """Remove the rejected topics from the request. A request without other topics is not forwarded."""
+        """Remove the rejected topics from the request. It is not forwarded if no topic is left."""
         reject_entries(case, self.request_topics, check, self.response_topics, self.topic_error)
 
     def topic_errors(self, topics: Sequence[Any], code: ErrorCode) -> list[Any]:
-        """Return a response entry with the same error for each topic."""
+        """Return a topic of the response for each of `topics`, all with the same error."""
         return [self.topic_error(topic, code) for topic in topics]
 
     def topic_error(self, topic: Any, code: ErrorCode) -> Any:
-        """Return a topic of the response that has the error for each partition of the request."""
+        """Return a topic of the response with the error for each partition in the request."""
         topic_class = entry_class(self.container, self.response_topics)
         partition_class = entry_class(topic_class, self.response_partitions)
         asked = getattr(topic, self.partitions)

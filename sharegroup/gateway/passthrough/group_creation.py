@@ -1,8 +1,8 @@
-"""Rejection of requests that would create another kind of group at the brokers under the name of a share group.
+"""Rejects requests that would create another kind of group at the brokers under the id of a share group.
 
-In Kafka a name belongs to one group. The brokers do not have the gateway's share groups, so the gateway rejects these
-requests with the errors of Kafka 4.3. Requests of members that have joined create no group and are forwarded: the
-brokers reject them because the group does not exist.
+In Kafka a group id belongs to one group. The brokers do not store the gateway's share groups, so the gateway rejects
+these requests, with the errors of Kafka 4.3. Requests of members that have joined create no group, so they are
+forwarded; the brokers reject them because they do not have the group.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +28,17 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 
 @dataclass(frozen=True)
 class _Creation:
-    """An API that can create a group; `reject` builds its rejection.
+    """How to recognise a request that can create a group, and how to reject it.
 
-    The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
-    int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
+    The request begins with several strings. From version `since` on, an int32 follows them after `gap` bytes.
+
+    Attributes:
+        reject: rejects the request.
+        creates: returns whether the request creates a group, given that int32.
+        strings: the number of strings.
+        group: the position of the group id among them.
+        gap: the number of bytes between the strings and the int32.
+        since: the first version with the int32. Earlier versions always create a group.
     """
 
     reject: RequestCheck
@@ -43,9 +50,9 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the group that the request creates if it does not exist; None for requests that create no group.
+    """Return the group that a request creates if the group does not exist; None if the request creates no group.
 
-    Raises MalformedRequestError.
+    Raises MalformedRequestError if the request cannot be decoded.
     """
     creation = _CREATIONS.get(header.api_key)
     request = RULES[header.api_key].request if creation is not None else None
@@ -62,11 +69,9 @@ def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
 def reject_group_creation(
     passage: PassthroughDecision, header: RequestHeader, rights: RequestRights
 ) -> PassthroughDecision:
-    """Reject a request that would create a group under the name of a share group.
+    """Reject a request that would create a group under the id of a share group.
 
-    `passage` is the result of access control for the request.
-
-    Raises MalformedRequestError.
+    `passage` is the result of authorizing the request. Raises MalformedRequestError if the request cannot be decoded.
     """
     assert passage.frame is not None
     rule = replace(RULES[header.api_key], check=_CREATIONS[header.api_key].reject)

@@ -41,16 +41,17 @@ def _describe_groups(case: RequestUnderCheck) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace the broker's AuthorizedOperations, which are the gateway's, by those of the caller."""
+    """Replace the AuthorizedOperations in the response, which are those of the gateway, by those of the caller."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
 
 
 def _consumer_heartbeat(case: RequestUnderCheck) -> None:
-    """Remove topics from the assignment that the member may not describe.
+    """Authorize ConsumerGroupHeartbeat, and remove topics from the assignment that the member may not describe.
 
-    The coordinator resolves a regular expression with the gateway's rights, so it may assign such topics.
+    The coordinator resolves a subscription by regular expression with the gateway's rights, so it may assign such
+    topics.
     """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())
@@ -76,13 +77,18 @@ def _assign_visible_topics(response: Any, rights: RequestRights) -> None:
 
 
 def _is_visible(name: str | None, rights: RequestRights) -> bool:
-    """Show unknown names: an assignment is sent only once, and the gateway may not know a new topic's id yet."""
+    """Return whether the member may describe the topic. An unknown name (None) is visible.
+
+    An assignment is sent only once, and the id of a new topic may not be in the gateway's metadata yet.
+    """
     return name is None or rights.would_allow(needs.DESCRIBE_TOPIC, name)
 
 
 def _streams_heartbeat(case: RequestUnderCheck) -> None:
-    """Require Create for the internal topics that do not exist, because the coordinator creates them with the
-    gateway's rights."""
+    """Authorize StreamsGroupHeartbeat. Requires Create for internal topics that do not exist.
+
+    The coordinator creates these topics with the gateway's rights.
+    """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     if rejected is None and case.body.topology is not None:
         rejected = _first_error(case.rights, _topics_of_topology(case.body.topology)) or _first_uncreatable(
@@ -108,7 +114,7 @@ def _internal_topics(topology: Any) -> list[str]:
 
 
 def _topics_of_topology(topology: Any) -> list[str]:
-    """Return every topic that a topology names, without duplicates."""
+    """Return the names of all topics in a topology, without duplicates."""
     named = (
         name for part in topology.subtopologies or () for name in (*part.source_topics, *part.repartition_sink_topics)
     )
@@ -116,7 +122,7 @@ def _topics_of_topology(topology: Any) -> list[str]:
 
 
 def _describe_members(of_group: Any, case: RequestUnderCheck) -> None:
-    """Show a group only to callers that may describe it and all topics in its description."""
+    """Return a group only to callers that may describe the group and all topics in its description."""
     response, topics_of = of_group
     described = response.DescribedGroup
     reject_entries(

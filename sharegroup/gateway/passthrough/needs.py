@@ -1,4 +1,4 @@
-"""The rights that Kafka's brokers require (KafkaApis, ControllerApis), named by operation and resource."""
+"""The rights that Kafka's brokers require for requests (KafkaApis, ControllerApis), named by operation and resource."""
 
 from sharegroup.gateway.passthrough.rights import Need
 from sharegroup.security.acl import Operation, Resource

@@ -10,7 +10,7 @@ from sharegroup.gateway.passthrough.entries import TopicFields, append_entries, 
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
-#: The first versions of OffsetFetch whose response has a top-level error, and that support several groups.
+#: OffsetFetch: the first version whose response has a top-level error, and the first one with several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -55,7 +55,8 @@ def _fetch(case: RequestUnderCheck) -> None:
 def _fetch_groups(case: RequestUnderCheck) -> None:
     """Authorize the topics of each group separately.
 
-    A group whose topics are all rejected is not forwarded: without topics, the broker would return all of them.
+    A group whose topics are all rejected is not forwarded, because the broker would return all its topics if none is
+    named.
     """
     found = consumer.OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
@@ -99,7 +100,7 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: RequestRights) -> None:
-    """Remove topics that the caller may not describe from a response for all topics."""
+    """Remove topics that the caller may not describe from a response that contains all topics."""
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

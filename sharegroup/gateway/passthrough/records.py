@@ -1,4 +1,4 @@
-"""Rules for the APIs of records: Produce, Fetch, ListOffsets, DeleteRecords and similar ones."""
+"""Rules for the APIs that read, write and delete records or return their offsets, such as Produce and Fetch."""
 
 from functools import partial
 
@@ -12,9 +12,9 @@ from sharegroup.gateway.passthrough.rights import Need
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
 NO_OFFSET = -1
-#: The replica id of a consumer. Followers receive records that consumers must not see.
+#: The replica id of a consumer. It replaces others, because followers receive records that consumers must not see.
 CONSUMER = -1
-#: Epochs of fetch sessions (KIP-227): of the first request of a session, and of a request without a session.
+#: Epochs of fetch sessions (KIP-227): that of a session's first request, and that of a request without a session.
 FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
 SESSIONS_VERSION = 7
 
@@ -46,7 +46,10 @@ _FETCHED = TopicFields(
 
 
 def _produce(case: RequestUnderCheck) -> None:
-    """With acks=0, a rejected record closes the connection, as in Kafka, because there is no response."""
+    """Authorize Produce.
+
+    With acks=0 there is no response, so a rejected record closes the connection (RequestError), as in Kafka.
+    """
     code = None
     if case.body.transactional_id is not None:
         code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
@@ -61,9 +64,10 @@ def _produce(case: RequestUnderCheck) -> None:
 
 
 def _fetch(case: RequestUnderCheck) -> None:
-    """Turn off fetch sessions while there is an access control list, so that no session outlives a right.
+    """Authorize Fetch. If there are ACLs, fetch sessions are disabled, because a session could outlive a right.
 
-    Each fetch then names all of its partitions. The error for an existing session makes the client start again.
+    Each fetch then names all of its partitions. A request in an existing session gets an error after which the client
+    continues without that session.
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:
         if case.body.session_epoch > FIRST_EPOCH:

@@ -1,4 +1,4 @@
-"""The rights of one request's caller, and the rights that rules require."""
+"""The rights of a request's caller, and the rights that rules require."""
 
 import uuid
 from collections.abc import Callable
@@ -11,7 +11,10 @@ from sharegroup.security.caller import Caller
 
 
 class Need(NamedTuple):
-    """An operation on a type of resource. The operation `or_on_cluster` on the cluster is sufficient, too."""
+    """A required right: an operation on a type of resource.
+
+    If the caller may perform `or_on_cluster` on the cluster, that is sufficient too.
+    """
 
     operation: Operation
     resource: Resource
@@ -19,35 +22,41 @@ class Need(NamedTuple):
 
 
 class TopicNames(NamedTuple):
-    """The topics in the gateway's metadata. `name_by_id` returns None for an unknown id."""
+    """Functions that return topics of the gateway's metadata.
+
+    `name_by_id` returns the name of a topic id, or None if it is unknown. `all_names` returns the names of all topics.
+    """
 
     name_by_id: Callable[[uuid.UUID], str | None]
     all_names: Callable[[], list[str]]
 
 
 class RequestRights:
-    """The rights of one request's caller. Collects denials, which `report_denials` writes to the audit log."""
+    """The rights of a request's caller. Collects denials, which `report_denials` writes to the audit log."""
 
     def __init__(self, security: Authorization, caller: Caller, names: TopicNames) -> None:
         self._security, self._caller, self._names = security, caller, names
         self._rejected: dict[tuple[Need, str], None] = {}
-        #: Whether an unknown topic id was requested.
+        #: Whether the request has a topic id that is unknown.
         self.misses_ids = False
 
     @property
     def has_list(self) -> bool:
-        """Return whether there is an access control list."""
+        """Whether the gateway has ACLs."""
         return self._security.has_list
 
     def authorize(self, need: Need, name: str = CLUSTER_NAME) -> ErrorCode | None:
-        """Return the error for an operation that the caller requested, None if it is allowed. Records a denial."""
+        """Return the error if an operation that was requested is denied, else None. Records the denial."""
         if self.would_allow(need, name):
             return None
         self._rejected[need, name] = None
         return ERRORS[need.resource]
 
     def would_allow(self, need: Need, name: str = CLUSTER_NAME) -> bool:
-        """Return whether an operation is allowed, without recording a denial: the caller did not name the resource."""
+        """Return whether an operation is allowed, without recording a denial.
+
+        Used for resources that the request did not name.
+        """
         operation, resource, on_cluster = need
         if resource is Resource.TOPIC and not self._security.is_shown(name):
             return False
@@ -56,11 +65,14 @@ class RequestRights:
         return self._security.would_allow(self._caller, operation, resource, name)
 
     def would_allow_any(self, need: Need) -> bool:
-        """Return whether the operation is allowed on any resource of the type."""
+        """Return whether the operation is allowed on at least one resource of the type."""
         return self._security.would_allow_any(self._caller, need.operation, need.resource)
 
     def reject_internal_topic(self, topic: str) -> ErrorCode | None:
-        """Return the error for an internal topic of the job, None for others. For requests that need no topic right."""
+        """Return the error for an internal topic of the job, None for other topics.
+
+        Used for requests that require no right on their topics.
+        """
         if self._security.is_shown(topic):
             return None
         self._rejected[Need(Operation.DESCRIBE, Resource.TOPIC), topic] = None
@@ -71,11 +83,11 @@ class RequestRights:
         return self._security.is_shown(topic)
 
     def operations(self, resource: Resource, name: str) -> set[int]:
-        """Return the AuthorizedOperations of a resource."""
+        """Return the operations that the caller may perform on a resource."""
         return self._security.operations(self._caller, resource, name)
 
     def topic_name(self, topic_id: uuid.UUID | None) -> str | None:
-        """Return the name of a topic id (None: all zeros), None if it is unknown."""
+        """Return the name of a topic; None if the id is unknown or None (None stands for all zeros)."""
         if topic_id is None:
             return None
         name = self._names.name_by_id(topic_id)
@@ -83,10 +95,10 @@ class RequestRights:
         return name
 
     def all_topics(self) -> list[str]:
-        """Return every known topic."""
+        """Return the names of all topics."""
         return self._names.all_names()
 
     def report_denials(self) -> None:
-        """Report all recorded denials once, after the whole request has been authorized."""
+        """Write each recorded denial once to the audit log, after the whole request has been authorized."""
         for need, name in self._rejected:
             self._security.report_denied(self._caller, need.operation, need.resource, name)

@@ -1,4 +1,4 @@
-"""The rule of a forwarded API: which rights a request needs, and how a rejection is returned."""
+"""The rule of a forwarded API: the rights that a request requires, and the response to a rejected one."""
 
 import sys
 from collections.abc import Callable
@@ -13,11 +13,14 @@ from sharegroup.security.acl import CLUSTER_NAME, Resource
 
 
 class RequestUnderCheck:
-    """One request while its rule is applied, with the caller's rights and the result so far.
+    """A request while the rule of its API is applied, with the caller's rights and the result so far.
 
-    A rule removes rejected entries from `body` and adds their errors to `changes`. If `is_forwarded`, the request is
-    sent to the broker, re-encoded if `is_changed`. `changes` are applied to the broker's response, or to an empty
-    response if nothing is sent.
+    Attributes:
+        body: the decoded request, from which the rule removes rejected entries.
+        is_forwarded: whether the request is sent to the broker.
+        is_changed: whether the request must be encoded again before it is sent.
+        changes: functions that change the broker's response, for example add errors of rejected entries. If nothing is
+            sent, they fill an empty response.
     """
 
     def __init__(self, body: Any, version: int, rights: RequestRights, is_changed: bool = False) -> None:
@@ -26,7 +29,7 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Reduce a list of the request to the entries in `kept`."""
+        """Replace a list of the request by `kept`, which contains a part of its entries."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
@@ -35,7 +38,7 @@ class RequestUnderCheck:
         self.changes.append(change)
 
     def reject(self, answer: Callable[[Any], None]) -> None:
-        """Reject the whole request: `answer` fills the response, and nothing is sent to the broker."""
+        """Reject the whole request, so that nothing is sent to the broker. `answer` fills the response."""
         self.is_forwarded = False
         self.changes = [answer]
 
@@ -49,12 +52,15 @@ RequestCheck = Callable[[RequestUnderCheck], None]
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule of one API. Without `check` every request is forwarded.
+    """The rule of one API.
 
-    `error_place` describes for docs/security.md which part of the response has the error. `request` is None if the rule
-    need not decode it, `response` if the rule never creates one. With `names_topics`, requests are decoded even without
-    an access control list, to hide the job's internal topics. `newest_version` is the newest version that clients use,
-    None for the newest known one.
+    Attributes:
+        error_place: which part of the response has the error, as described in docs/security.md.
+        check: authorizes a request; if it is None, every request is forwarded.
+        request: the class of the request; None if the rule does not decode it.
+        response: the class of the response; None if the rule never creates one.
+        names_topics: whether requests are decoded even if there are no ACLs, to hide the job's internal topics.
+        newest_version: the newest version that clients use; None for the newest version of the class.
     """
 
     name: str
@@ -69,7 +75,7 @@ class Rule:
 
     @property
     def versions(self) -> tuple[int, int] | None:
-        """The supported versions, None for all versions of the broker."""
+        """The supported versions as (oldest, newest); None for all versions of the broker."""
         message = self.request or self.response
         if message is None:
             return None
@@ -85,9 +91,10 @@ def make_rule(
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """Return the rule of an API. `message` is its request, or its response if the rule need not decode the request.
+    """Return the rule of an API with the check `judge`.
 
-    By default, `names_topics` is set if a right on a topic is needed.
+    `message` is the class of its request, or that of its response if the rule does not decode the request. By default,
+    `names_topics` is True if a right on a topic is required. `answer` is the rule's `error_place`.
     """
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
@@ -104,7 +111,7 @@ def _response_of(request: type[ApiMessage]) -> type[ApiMessage]:
 
 
 def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
-    """Return a rule that allows or rejects the request as a whole; see `first_error` for `wanted`."""
+    """Return a rule that allows or rejects a request as a whole; see `first_error` for `wanted`."""
 
     def judge(case: RequestUnderCheck) -> None:
         code = first_error(case, wanted)
@@ -115,9 +122,9 @@ def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) 
 
 
 def first_error(case: RequestUnderCheck, wanted: dict[Need, str]) -> ErrorCode | None:
-    """Return the error of the first need in `wanted` that is not met.
+    """Return the error of the first right in `wanted` that the caller lacks, else None.
 
-    `wanted` is {need: field of the request that has the resource's name, "" for the cluster}.
+    `wanted` is {right: field of the request that has the resource's name, or "" for the cluster}.
     """
     for need, field in wanted.items():
         code = case.rights.authorize(need, getattr(case.body, field) if field else CLUSTER_NAME)

@@ -1,4 +1,4 @@
-"""Every API that the gateway may forward to the brokers, with its rule. docs/security.md has the same table."""
+"""The rules of all APIs that the gateway may forward to the brokers. docs/security.md has the same table."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,5 +15,5 @@ _ALL = [
     *acls.RULES,
     *administration.RULES,
 ]
-#: {api key: rule}. Other APIs are rejected, so an API of a later Kafka release is not forwarded before it has a rule.
+#: {api key: rule}. APIs without a rule are rejected, for example those of later Kafka releases.
 RULES: Final[Mapping[int, Rule]] = {rule.api_key: rule for rule in sorted(_ALL, key=lambda rule: rule.api_key)}

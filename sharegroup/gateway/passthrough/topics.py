@@ -13,7 +13,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import encode_operations
 
-#: The first versions of DeleteTopics with topic ids, and of CreateTopics with configs in its response.
+#: The first version of DeleteTopics with topic ids, and the first version of CreateTopics with configs in the response.
 IDS_VERSION, CONFIGS_VERSION = 6, 5
 NOT_ASKED_FOR = -2147483648
 
@@ -56,7 +56,7 @@ def _delete_topics(case: RequestUnderCheck) -> None:
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.authorize(needs.DELETE_TOPIC, name)
 
     def answer(topic: Any, code: ErrorCode) -> Any:
-        """Include the name of a topic that was requested by id only if the caller may describe it."""
+        """Return a topic's error. The name is included if the request has it or the caller may describe the topic."""
         name = topic.name
         if name is None:
             known = topic_name(topic, case.version, "name", case.rights)
@@ -87,9 +87,10 @@ def _create_partitions(case: RequestUnderCheck) -> None:
 
 
 def _describe_topic_partitions(case: RequestUnderCheck) -> None:
-    """Replace a request for all topics by one for the topics that the caller may describe.
+    """Authorize DescribeTopicPartitions.
 
-    The broker's cursor then refers to one of these topics, and to no other.
+    A request for all topics is replaced by a request for the topics that the caller may describe. The cursor that the
+    broker returns then always refers to one of these topics.
     """
     found = admin.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
@@ -118,11 +119,11 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
 
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
-    """Begin with the first topic after the cursor if the cursor's topic is not sent.
+    """Remove the cursor and the topics up to it if the topic of the cursor is not sent to the broker.
 
-    The topic may have been deleted, or hidden from the client, after the client received the cursor. A broker rejects
-    a cursor whose topic is not among the requested names. It continues behind the cursor if all topics are requested,
-    or if the caller may not describe the cursor's topic.
+    That topic may have been deleted, or hidden from the client, after the client received the cursor. A broker rejects
+    a cursor whose topic is not among the requested names. If all topics are requested, or if the caller may not
+    describe the cursor's topic, a broker continues after the cursor, and so does this function.
     """
     body, cursor = case.body, case.body.cursor
     if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index
@@ -135,7 +136,7 @@ def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace the broker's AuthorizedOperations, which are the gateway's, by those of the caller."""
+    """Replace the AuthorizedOperations in the response, which are those of the gateway, by those of the caller."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = encode_operations(rights.operations(Resource.TOPIC, topic.name))

@@ -16,7 +16,7 @@ from sharegroup.gateway.passthrough.entries import (
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, first_error, make_rule, make_whole_request_rule
 
-#: The newest version of AddPartitionsToTxn that clients use; newer versions are for brokers.
+#: The newest version of AddPartitionsToTxn that clients use. Only brokers use newer versions.
 CLIENTS_VERSION = 3
 
 _COMMITTED = TopicFields(producer.TxnOffsetCommitResponse)
@@ -30,7 +30,11 @@ _ADDED = TopicFields(
 
 
 def _init_producer_id(case: RequestUnderCheck) -> None:
-    """Allow idempotent writes to callers that may write to any topic (KIP-679)."""
+    """Authorize InitProducerId.
+
+    A transactional producer needs Write on its transactional id. An idempotent producer needs IdempotentWrite, or Write
+    on at least one topic (KIP-679).
+    """
     if case.body.transactional_id is not None:
         code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     elif case.rights.would_allow_any(needs.WRITE_TOPIC):
@@ -46,7 +50,7 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 
 def _add_partitions(case: RequestUnderCheck) -> None:
-    """Add all partitions or none: if one is rejected, the others get OPERATION_NOT_ATTEMPTED."""
+    """Authorize AddPartitionsToTxn. If one partition is rejected, all others get OPERATION_NOT_ATTEMPTED."""
     topics = case.body.v3_and_below_topics
     code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
@@ -71,7 +75,10 @@ def _commit_offsets(case: RequestUnderCheck) -> None:
 
 
 def _write_markers(case: RequestUnderCheck) -> None:
-    """Authorize an administrator who ends a hanging transaction (KIP-664). Kafka accepts either of two rights."""
+    """Authorize WriteTxnMarkers, by which an administrator ends a hanging transaction (KIP-664).
+
+    As in Kafka, either of two rights is sufficient.
+    """
     marker_class = entry_class(producer.WriteTxnMarkersResponse, "markers")
     markers = TopicFields(marker_class, partitions="partition_indexes", index="")
     code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.authorize(needs.ALTER_CLUSTER)

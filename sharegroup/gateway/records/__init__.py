@@ -1,1 +1,1 @@
-"""Records for clients: reading, caching, and slicing of record batches."""
+"""Reads record batches from the brokers, caches them, and selects the parts that members receive."""

@@ -1,8 +1,8 @@
 """A cache of record batches, shared by all members of all groups. No I/O, no clock.
 
-Members of a share-partition get parts of the same batches, and so do groups that read the same topic. A chunk is the
-result of one Fetch response for a topic partition. It keeps the bytes of that response in memory, so chunks are evicted
-as a whole. If the cache is full, the least recently used chunk of any partition is evicted.
+Members of a share-partition receive parts of the same batches, and so do groups that read the same topic. The unit of
+the cache is a chunk, that is, the batches in one Fetch response for a topic partition. A chunk keeps the bytes of that
+response in memory, so chunks are evicted as a whole: the least recently used one first, of any partition.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,12 +14,15 @@ from uuid import UUID
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
-#: Memory of the objects for one batch besides its bytes. Otherwise small batches would use far more than is counted.
+#: Memory of the objects for one batch besides its bytes. It is counted because it dominates for small batches.
 BATCH_OVERHEAD = 400
 
 
 class CacheKey(NamedTuple):
-    """A topic partition for one isolation level, because only read_committed fetches report aborted batches."""
+    """A topic partition with an isolation level.
+
+    The isolation level matters because only read_committed fetches report aborted batches.
+    """
 
     topic_id: UUID
     partition: int
@@ -27,10 +30,15 @@ class CacheKey(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The log from first_offset to last_offset, the end of the last of its `batches`, as in one Fetch response.
+    """The part of the log from `first_offset` to `last_offset` that one Fetch response contains.
 
-    Offsets in it without a batch do not exist, or no longer exist. `size` is the size of the bytes object that the
-    batches are views of.
+    Offsets in this part without a batch do not exist, or no longer exist.
+
+    Attributes:
+        first_offset: the offset that was fetched.
+        last_offset: the last offset of the last batch.
+        batches: the batches, as views into the bytes of the response.
+        size: the size of these bytes.
     """
 
     first_offset: int
@@ -40,19 +48,19 @@ class Chunk(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """A part of a log without a hole, as `slice_response` uses it."""
+    """A contiguous part of the log, as `slice_response` uses it. `covered` are its offsets, `batches` its batches."""
 
     covered: OffsetRange
     batches: Sequence[RecordBatch]
 
 
 class BatchCache:
-    """Chunks of topic partitions, up to `max_bytes` in total. The last used chunk is kept, whatever its size."""
+    """Chunks of topic partitions, of up to `max_bytes` in total. The last used chunk is kept even if it is larger."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._partitions: dict[CacheKey, list[Chunk]] = {}
-        # Least recently used first. Key and first offset identify a chunk; no two of a partition have the same one.
+        # Least recently used first. Two chunks of a partition never have the same first offset.
         self._used: OrderedDict[tuple[CacheKey, int], Chunk] = OrderedDict()
         self.byte_count = 0
 
@@ -61,9 +69,9 @@ class BatchCache:
         return len(self._used)
 
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
-        """Add a chunk and remove those that it contains, unless a cached chunk contains it.
+        """Add a chunk and remove the chunks that it contains, unless a cached chunk contains it.
 
-        Raises ValueError for a chunk that covers no offset.
+        Raises ValueError if the chunk contains no offset.
         """
         if chunk.first_offset > chunk.last_offset:
             raise ValueError(f"Empty chunk: {chunk.first_offset}..{chunk.last_offset}")
@@ -82,9 +90,9 @@ class BatchCache:
         self._evict()
 
     def lookup(self, key: CacheKey, offset: int, max_bytes: int | None = None) -> Sequence[Chunk]:
-        """Return the chunks that cover the log from `offset`, without a hole; empty if the offset is not cached.
+        """Return consecutive chunks that contain the log from `offset` on; empty if `offset` is not cached.
 
-        With `max_bytes`, stop when the chunks after the first one have reached this size.
+        If `max_bytes` is given, the chunks after the first one have about this size together.
         """
         chunks = self._partitions.get(key, ())
         found: list[Chunk] = []
@@ -102,12 +110,12 @@ class BatchCache:
         return found
 
     def last_offset(self, key: CacheKey) -> int:
-        """Return the last cached offset of a topic partition, or -1."""
+        """Return the last cached offset of a topic partition, or -1 if none is cached."""
         chunks = self._partitions.get(key)
         return chunks[-1].last_offset if chunks else -1
 
     def discard(self, key: CacheKey) -> None:
-        """Remove a topic partition, because its log was truncated or the topic is deleted."""
+        """Remove all chunks of a topic partition, because its log was truncated or its topic was deleted."""
         for chunk in self._partitions.pop(key, ()):
             self._discard(key, chunk)
 
@@ -125,9 +133,9 @@ class BatchCache:
 
 
 def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPart | None:
-    """Return the batches from `offset`, from chunks as returned by `lookup`, until data batches have `max_bytes`.
+    """Return the batches from `offset` on, until those with data have `max_bytes`; None if `chunks` is empty.
 
-    Contains at least one batch if there is any, to make progress; None without chunks.
+    `chunks` are those that `lookup` returned. The result contains at least one batch if there is any, to make progress.
     """
     if not chunks:
         return None

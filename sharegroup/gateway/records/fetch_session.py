@@ -1,8 +1,8 @@
-"""An incremental fetch session at one broker (KIP-227). No clock, no I/O.
+"""An incremental fetch session with one broker (KIP-227). No clock, no I/O.
 
-The first request of a session names all partitions, later ones only those whose offset has changed. So a request for a
-thousand partitions without records is as small as one for a single partition. A broker that has no room for a session
-returns the session id 0. Then each request names all partitions.
+The first request of a session names all partitions. Later requests name only those whose offset has changed, so a
+request for a thousand partitions without new records is as small as one for a single partition. A broker that has no
+room for a session returns the session id 0. Each request then names all partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ NO_SESSION = 0
 
 
 class FetchStep(NamedTuple):
-    """The next request of a session: its id and epoch, the partitions with their offsets, and those to be removed."""
+    """The next request of a session.
+
+    Attributes:
+        session_id: the id of the session, or `NO_SESSION`.
+        epoch: the epoch of the session.
+        offsets: {partition that is added or whose offset has changed: offset to fetch}.
+        forgotten: partitions that the broker must remove from the session.
+    """
 
     session_id: int
     epoch: int
@@ -28,21 +35,21 @@ class FetchSession:
 
     def __init__(self) -> None:
         self._offsets: dict[CacheKey, int] = {}
-        #: The partitions that the broker has in the session, with the offset that it was sent last.
+        #: The partitions in the broker's session, each with the offset that was sent last.
         self._sent: dict[CacheKey, int] = {}
         self._session_id = NO_SESSION
         self._epoch = 0
 
     def __bool__(self) -> bool:
-        """Return whether there are partitions."""
+        """Return whether the session has partitions."""
         return bool(self._offsets)
 
     def offset(self, key: CacheKey) -> int | None:
-        """Return the offset that is read next, or None for another partition."""
+        """Return the offset that is read next; None if the partition is not in the session."""
         return self._offsets.get(key)
 
     def partitions(self) -> list[CacheKey]:
-        """Return the partitions."""
+        """Return the partitions that are read."""
         return list(self._offsets)
 
     def set_offset(self, key: CacheKey, offset: int) -> None:
@@ -50,24 +57,24 @@ class FetchSession:
         self._offsets[key] = offset
 
     def remove(self, key: CacheKey) -> None:
-        """Remove a partition."""
+        """Stop reading a partition."""
         self._offsets.pop(key, None)
 
     def next_step(self) -> FetchStep:
-        """Return the next request. Call `on_response` or `reset` before the next one."""
+        """Return the next request. The caller must call `on_response` or `reset` before it calls this method again."""
         changed = {key: offset for key, offset in self._offsets.items() if self._sent.get(key) != offset}
         forgotten = [key for key in self._sent if key not in self._offsets]
         self._sent = dict(self._offsets)
         return FetchStep(self._session_id, self._epoch, changed, forgotten)
 
     def on_response(self, session_id: int) -> None:
-        """Continue after a response without an error."""
+        """Advance the epoch after a response without an error. Session id 0 means that the broker has no session."""
         if session_id == NO_SESSION:
             self.reset()
             return
         self._session_id, self._epoch = session_id, self._epoch + 1 if self._epoch < 2**31 - 1 else 1
 
     def reset(self) -> None:
-        """Begin a new session with the next request, because the broker no longer has this one."""
+        """Make the next request begin a new session, because the broker no longer has the current one."""
         self._session_id, self._epoch = NO_SESSION, 0
         self._sent.clear()

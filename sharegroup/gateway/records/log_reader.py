@@ -1,13 +1,15 @@
 """Reads record batches from the upstream brokers, undecoded, for all members.
 
-The result is cached (`BatchCache`), because members of a share-partition get parts of the same batches. At most one
-read of a part of a log is in flight, and every caller that needs the part waits for it. A partition with a new leader
-epoch is read again, because its log may have been truncated. Topics are read by id, so that a topic created again under
-the same name is not confused with the old one. They are read by name if the broker does not support ids.
+The batches are cached (`BatchCache`), because members of a share-partition receive parts of the same batches. At most
+one read of a part of a log is in flight. All callers that need the part wait for this read.
 
-Missing records prove nothing by themselves. A response without records below the end of the log may mean that
-compaction removed them, or that reading remote storage took too long. Such a part is read again after an increasing
-pause. It is a hole as soon as a later batch is seen.
+If a partition has a new leader epoch, its cached batches are discarded, because its log may have been truncated. Topics
+are read by id, so that a topic that was created again under the same name is not confused with the old one. They are
+read by name if the broker does not support ids.
+
+If a response has no records below the end of the log, either compaction has removed the records, or reading remote
+storage took too long. Such a part is read again after an increasing pause. Its records are regarded as removed only
+when the broker returns a later batch for it.
 """
 
 import asyncio
@@ -36,21 +38,26 @@ logger = logging.getLogger(__name__)
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
 READ_BYTES = 4 * 1_048_576
-#: Fetch identifies topics by id from the second of these versions on; made ids must not be sent.
+#: The last version of Fetch that identifies topics by name, and the first one that uses ids. Ids that the gateway
+#: computed itself must not be sent.
 NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-#: Timeout of a read, in seconds: 4 MiB must arrive through a slow network within it.
+#: Timeout of a read in seconds. It must be sufficient for `READ_BYTES` over a slow network.
 READ_TIMEOUT_S = 10.0
-#: Pauses after a read without a result, before it is retried; they double.
+#: First and longest pause before a read without a result is retried. The pause doubles each time.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
-#: Smaller remainders of a pause are rounding errors, for which no timer can wait.
+#: A shorter remaining pause counts as none, because it is a rounding error of timers.
 CLOCK_RESOLUTION_S = 0.001
-#: Maximum number of reads with a pause.
+#: Most parts of logs whose pause is kept.
 MAX_PAUSED = 10_000
 
 
 class LogReadError(ShareGroupError):
-    """The broker did not return this part of the log: `code` is its error, `log_start_offset` the start of the log."""
+    """The broker did not return a part of the log.
+
+    `code` is the broker's error (0 if it returned no records), and `log_start_offset` the start of its log (-1 if
+    unknown).
+    """
 
     def __init__(self, code: int, log_start_offset: int) -> None:
         self.code, self.log_start_offset = code, log_start_offset
@@ -59,12 +66,12 @@ class LogReadError(ShareGroupError):
 
 
 def is_out_of_range(error: BaseException) -> bool:
-    """Return whether a read failed because the log has been deleted up to a later offset, or ends earlier."""
+    """Return whether a read failed because its offset is below the start of the log or above its end."""
     return isinstance(error, LogReadError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class LogPosition(NamedTuple):
-    """A partition of a topic, read completely or only committed records."""
+    """A partition of a topic, and the isolation level with which it is read."""
 
     topic: Topic
     partition: int
@@ -72,22 +79,19 @@ class LogPosition(NamedTuple):
 
     @property
     def key(self) -> CacheKey:
-        """The cache key: the same partition with the same isolation level."""
+        """The key in the cache: the same partition with the same isolation level."""
         return CacheKey(self.topic.topic_id, self.partition, self.read_committed)
 
 
 class _Pause(NamedTuple):
-    """No read before `until` (the loop's clock, seconds); `length_s` is the length of this pause."""
+    """No read begins before `until` (event loop time, in seconds). `length_s` is the length of the pause."""
 
     until: float
     length_s: float
 
 
 class LogReader:
-    """Reads parts of logs that are not cached; callers that need the same part share a read.
-
-    `read` raises LogReadError and UpstreamUnavailableError.
-    """
+    """Reads parts of logs that are not cached. Callers that need the same part share one read."""
 
     def __init__(self, cluster: UpstreamCluster, cache: BatchCache) -> None:
         self._cluster, self._cache = cluster, cache
@@ -96,30 +100,36 @@ class LogReader:
         self._outages = OutageLogs(
             logger,
             "%(topic)s-%(partition)d: failed to read the log",
-            "%(topic)s-%(partition)d: the log is read again",
+            "%(topic)s-%(partition)d: the log can be read again",
         )
         cluster.on_log_change(self._discard)
 
     def get_cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
-        """Return the chunks that cover the log from `offset` without a hole, up to `max_bytes`; empty if it was not
-        read.
+        """Return consecutive chunks of the log from `offset` on, up to `max_bytes`.
+
+        Empty if the part has not been read.
         """
         return self._cache.lookup(position.key, offset, max_bytes)
 
     def pause_s(self, position: LogPosition, offset: int) -> float:
-        """Return how long not to read the part of the log that begins at `offset`, because the last read returned
-        nothing.
+        """Return for how many seconds the part of the log that begins at `offset` must not be read again.
+
+        A pause follows a read that returned nothing. The result is 0 if there is no pause.
         """
         pause = self._paused.get((position.key, offset))
         left_s = 0.0 if pause is None else pause.until - asyncio.get_running_loop().time()
         return left_s if left_s >= CLOCK_RESOLUTION_S else 0.0
 
     async def read(self, position: LogPosition, offset: int) -> None:
-        """Read the part of the log that begins at `offset` into the cache."""
+        """Read the part of the log that begins at `offset` into the cache.
+
+        Raises LogReadError if the broker does not return it, and UpstreamUnavailableError if the broker does not
+        respond.
+        """
         await asyncio.shield(self._task(position, offset))
 
     def prefetch(self, position: LogPosition, offset: int) -> None:
-        """Start reading a part that is not cached; an error is raised to a later caller that waits for it."""
+        """Start to read a part that is not cached. An error is raised only to callers that later wait for this read."""
         if not self._cache.lookup(position.key, offset, 1) and not self.pause_s(position, offset):
             self._task(position, offset)
 
@@ -132,7 +142,7 @@ class LogReader:
         return task
 
     def _on_ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk], topic: str) -> None:
-        """End a read; the next read of the same part is delayed if this one returned nothing."""
+        """Handle the end of a read. If it returned nothing, the next read of the same part is delayed."""
         del self._reading[key]
         last = self._paused.pop(key, None)
         if task.cancelled():
@@ -170,14 +180,14 @@ class LogReader:
         return chunk
 
     def _leader(self, position: LogPosition) -> Leader:
-        """Return the current leader, which may be newer than the position."""
+        """Return the current leader. Raises LogReadError (UNKNOWN_TOPIC_ID) if there is none."""
         leader = self._cluster.leader(position.topic.topic_id, position.partition)
         if leader is None:
             raise LogReadError(int(ErrorCode.UNKNOWN_TOPIC_ID), -1)
         return leader
 
     async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> _Fetched:
-        """Return the broker's response for the partition."""
+        """Return the broker's response for the partition. Raises LogReadError if it contains an error."""
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
         response = await self._request(position, leader, request, newest)
@@ -202,7 +212,7 @@ class LogReader:
         return await self._cluster.while_leading(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
-        """Return the log start offset, which Kafka's brokers do not send with OFFSET_OUT_OF_RANGE; -1 if unknown."""
+        """Return the log start offset, or -1. Kafka's brokers do not return it with OFFSET_OUT_OF_RANGE."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
         response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
@@ -210,7 +220,7 @@ class LogReader:
 
 
 def chunk_from(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
-    """Return the chunk of one partition of a Fetch response from `offset`; None if it has no batches."""
+    """Return the chunk that one partition of a Fetch response contains from `offset` on; None if it has no batches."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
     records = found.records or b""
     assert not isinstance(records, ApiData)  # kafka-python decodes records only for its own metadata topics

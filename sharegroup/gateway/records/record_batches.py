@@ -1,8 +1,8 @@
-"""Headers of the record batches in a Fetch response: their offsets, and whether a client may see them. No I/O.
+"""Decodes the headers of the record batches in a Fetch response: offsets, and whether clients may receive them. No I/O.
 
-A batch is forwarded unchanged. Only the key of a transaction marker is read from its records. Message sets of magic 0
-and 1, which old logs still contain, count as batches too. Each uncompressed message is one batch. A compressed one has
-the offset of the *last* message inside it.
+Batches are forwarded unchanged, so their records are not decoded, except the key of a transaction marker. Message sets
+of magic 0 and 1, which old logs may contain, are batches too. Each message is one batch. The offset of a compressed
+message is that of the *last* message inside it.
 """
 
 from __future__ import annotations
@@ -13,32 +13,38 @@ from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
 
-#: Size of base offset and length, which the length field does not include.
+#: Size in bytes of the fields base offset and length, which the value of the length field does not include.
 _LOG_OVERHEAD = 12
-#: Base offset, length, magic: at the same position in all formats.
+#: The fields base offset, length and magic, which have the same position in all formats.
 _PREFIX = struct.Struct(">qi4xb")
-#: Attributes, last offset delta, producer id, number of records; from the start of a batch of magic 2.
+#: The fields attributes, last offset delta, producer id and number of records of a batch of magic 2, from its start.
 _HEADER = struct.Struct(">21xhi16xq6xi")
 _LEGACY_ATTRIBUTES = _PREFIX.size
-#: Minimum lengths of a batch or message, by magic, without the log overhead.
+#: {magic: minimum value of the length field of a batch or message}
 _MIN_LENGTH = {0: 14, 1: 22, 2: _HEADER.size - _LOG_OVERHEAD}
 
 _CODEC_MASK = 0x07
 _TRANSACTIONAL_MASK = 0x10
 _CONTROL_MASK = 0x20
-#: Type in the key of a control record: int16 version, int16 type.
+#: The type of an abort marker. It is in the key of a control record: int16 version, int16 type.
 _ABORT = 0
 _MAX_VARINT_BYTES = 10
 
 
 class CorruptRecordBatch(ShareGroupError, ValueError):
-    """The broker sent bytes that are not record batches; neither the client nor this project is at fault."""
+    """The broker sent bytes that are not record batches. Neither the client nor the gateway is at fault."""
 
 
 class RecordBatch(NamedTuple):
-    """A complete batch: offsets base_offset..last_offset, and its bytes, header included, as a view into the response.
+    """A complete record batch.
 
-    `is_empty`: compaction left the batch without records (magic 2 only).
+    Attributes:
+        base_offset: its first offset.
+        last_offset: its last offset.
+        is_control: it contains a transaction marker.
+        is_aborted: it belongs to an aborted transaction and was read with read_committed.
+        is_empty: compaction has removed all its records (magic 2 only).
+        data: its bytes including the header, as a view into the response.
     """
 
     base_offset: int
@@ -50,19 +56,21 @@ class RecordBatch(NamedTuple):
 
     @property
     def is_data(self) -> bool:
-        """Whether the batch holds records for a client."""
+        """Whether the batch contains records for clients."""
         return not (self.is_control or self.is_aborted or self.is_empty)
 
 
 def read_batches(
     records: bytes | memoryview, fetch_offset: int, aborted: Sequence[tuple[int, int]] = ()
 ) -> list[RecordBatch]:
-    """Return the complete batches of `records`, a response to a fetch at `fetch_offset`, without those wholly below it.
+    """Return the complete batches in `records`, the response to a fetch at `fetch_offset`.
 
-    `aborted` is the partition's AbortedTransactions, (producer id, first offset) in any order; empty for
-    read_uncommitted. An incomplete batch at the end is dropped, because brokers may truncate it. The first offset of a
-    compressed message of magic 0 or 1 is unknown. It is assumed to be the fetch offset, or the end of the previous
-    batch. Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
+    Batches that end below `fetch_offset` are skipped. An incomplete batch at the end is skipped, because brokers may
+    truncate it. The first offset of a compressed message of magic 0 or 1 is unknown. It is assumed to be the fetch
+    offset or the offset after the previous batch.
+
+    `aborted` contains the AbortedTransactions of the partition, as (producer id, first offset) in any order. It is
+    empty for read_uncommitted. Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
     """
     view = memoryview(records)
     transactions = _OpenAbortedTransactions(aborted)
@@ -83,7 +91,7 @@ def read_batches(
 
 
 def _complete_batch(view: memoryview, position: int) -> memoryview | None:
-    """Return the batch at `position`; None if it is incomplete, or at the end."""
+    """Return the batch at `position`; None if it is incomplete or `position` is the end."""
     rest = len(view) - position
     if rest < _PREFIX.size:
         return None
@@ -98,7 +106,7 @@ def _complete_batch(view: memoryview, position: int) -> memoryview | None:
 
 
 def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> RecordBatch:
-    """Read a batch of magic 2."""
+    """Read the header of a batch of magic 2."""
     base_offset = _PREFIX.unpack_from(data)[0]
     attributes, last_offset_delta, producer_id, count = _HEADER.unpack_from(data)
     if last_offset_delta < 0 or count < 0:
@@ -118,7 +126,7 @@ def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> Rec
 
 
 def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
-    """Read a message of magic 0 or 1; a compressed one may begin anywhere from `first_possible`."""
+    """Read the header of a message of magic 0 or 1. A compressed message is assumed to begin at `first_possible`."""
     offset = _PREFIX.unpack_from(data)[0]
     is_compressed = data[_LEGACY_ATTRIBUTES] & _CODEC_MASK
     base_offset = min(first_possible, offset) if is_compressed else offset
@@ -126,9 +134,9 @@ def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
 
 
 class _OpenAbortedTransactions:
-    """The open transactions that will be aborted, while batches are read in log order (the consumer's rule).
+    """The transactions that are open at the current batch and end with an abort, while batches are read in log order.
 
-    A producer enters at the first offset of its transaction and leaves at its abort marker.
+    A producer is added at the first offset of its transaction and removed at its abort marker, as in Kafka's consumer.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
@@ -137,16 +145,16 @@ class _OpenAbortedTransactions:
 
     @property
     def any_left(self) -> bool:
-        """Whether a transaction is open or begins later."""
+        """Whether an aborted transaction is open or begins later."""
         return bool(self._ahead or self._open)
 
     def enter(self, last_offset: int) -> None:
-        """Open the transactions that begin up to `last_offset`, the end of the next batch."""
+        """Add the transactions that begin at or before `last_offset`, the last offset of the next batch."""
         while self._ahead and self._ahead[-1][0] <= last_offset:
             self._open.add(self._ahead.pop()[1])
 
     def leave(self, producer_id: int) -> None:
-        """End the transaction of the producer, whose abort marker was read."""
+        """Remove the transaction of a producer after its abort marker."""
         self._open.discard(producer_id)
 
     def __contains__(self, producer_id: int) -> bool:
@@ -154,7 +162,10 @@ class _OpenAbortedTransactions:
 
 
 def _control_type(data: memoryview) -> int:
-    """Return the type in the key of the first record of a control batch, which is never compressed."""
+    """Return the type of a control batch, from the key of its first record. Control batches are never compressed.
+
+    Raises CorruptRecordBatch if there is no complete record.
+    """
     try:
         position = _skip_varint(data, _HEADER.size) + 1  # its length; attributes are one byte
         for _ in ("timestamp delta", "offset delta", "key length"):

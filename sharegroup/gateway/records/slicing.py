@@ -1,7 +1,7 @@
-"""Selects the acquired ranges and whole record batches that go into a ShareFetch response. No I/O.
+"""Selects the acquired ranges and the complete record batches for a ShareFetch response. No I/O.
 
-A client silently archives each offset of AcquiredRecords for which it finds no record. So an offset is listed only if
-the batch that covers it is sent. An acquired offset for which no record can arrive is never listed; the gateway itself
+A client silently archives each offset of AcquiredRecords for which it finds no record. An offset is therefore listed
+only if its batch is sent. An acquired offset that has no record in the log is never listed. Instead, the gateway itself
 acknowledges it as a GAP::
 
     ranges        AAAAAAAAAAAAAAAAAAAAAAAAAAAAA
@@ -10,7 +10,8 @@ acknowledges it as a GAP::
     gaps                        gggggg
     left                              LLLLLLLLL        stays in the buffer
 
-The walk stops at the limits, so its cost depends on the number of ranges and batches that it passes, never on records.
+The selection stops at the limits. Its cost depends on the number of ranges and batches up to there, not on the number
+of records.
 """
 
 from bisect import bisect_left
@@ -24,11 +25,15 @@ from sharegroup.types import AcquiredRange, OffsetRange
 
 
 class Limits(NamedTuple):
-    """The remaining limits for one partition of a ShareFetch response (KIP-932; `is_record_limit` from KIP-1206).
+    """The remaining limits for one partition of a ShareFetch response (KIP-932; `is_record_limit` is from KIP-1206).
 
-    `max_records`: strict with `is_record_limit`; otherwise a batch that has begun is finished. `max_bytes`: of record
-    batches; with `must_progress` the first batch is sent whatever its size. `batch_size`: an entry of AcquiredRecords
-    with at least as many records ends with its batch; unused with `is_record_limit`.
+    Attributes:
+        max_records: the most records; exact if `is_record_limit`, otherwise a batch that has begun is completed.
+        max_bytes: the most bytes of record batches.
+        batch_size: an entry of AcquiredRecords with at least so many records ends with its batch; unused if
+            `is_record_limit`.
+        is_record_limit: whether `max_records` is exact.
+        must_progress: whether the first batch is sent even if it is larger than `max_bytes`.
     """
 
     max_records: int
@@ -39,11 +44,18 @@ class Limits(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """One partition of a ShareFetch response. `acquired`, `gaps` and `left` divide the given ranges into three parts.
+    """One partition of a ShareFetch response.
 
-    All are ascending and disjoint. `records` are the batches to send, each once. `record_count` is the number of
-    offsets in `acquired`, `byte_count` the size of `records`. `rest_of_batch` is the number of offsets that the last
-    batch has after the last acquired one.
+    The ranges that were given are divided into `acquired`, `gaps` and `left`, each ascending and disjoint.
+
+    Attributes:
+        acquired: the ranges to list in the response.
+        records: the batches to send, each once.
+        gaps: offsets without a record.
+        left: ranges that stay in the buffer.
+        record_count: the number of offsets in `acquired`.
+        byte_count: the size of `records` in bytes.
+        rest_of_batch: the number of offsets in the last batch after the last acquired one.
     """
 
     acquired: list[AcquiredRange]
@@ -56,7 +68,7 @@ class Slice(NamedTuple):
 
 
 def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
-    """Return the leading part of `ranges`, which are not empty, that may be delivered in one response."""
+    """Return the leading part of `ranges` that may be delivered in one response; `ranges` must not be empty."""
     together = attempts_together(ranges, delivery_count_limit)
     if together == len(ranges):
         return ranges
@@ -67,10 +79,11 @@ def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: in
 def slice_response(
     ranges: Sequence[AcquiredRange], batches: Sequence[RecordBatch], covered: OffsetRange | None, limits: Limits
 ) -> Slice:
-    """Divide `ranges`, acquired and not sent yet, by `batches` (both ascending and disjoint) and `limits`.
+    """Divide `ranges` by the record batches of the log and the limits of the response.
 
-    `covered` is the part of the log that the reads have covered completely; an acquired offset in it outside of all
-    data batches is a gap. While the first of `left` lies in it, another call with `left` makes progress.
+    `ranges` are acquired and not sent yet. `ranges` and `batches` are ascending and disjoint. `covered` is the part of
+    the log that has been read completely, so acquired offsets in it that are in no data batch are gaps. As long as the
+    first offset of `left` is in `covered`, another call with `left` makes progress.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -96,7 +109,7 @@ def slice_response(
 
 
 class _Walk:
-    """Iterates over the offsets of `ranges`, merging adjacent ones of one delivery count.
+    """Iterates over the offsets of `ranges`. Adjacent ranges with the same delivery count are merged.
 
     `first` is the next offset.
     """
@@ -110,7 +123,7 @@ class _Walk:
         self._advance()
 
     def take(self, last_offset: int, most: int | None = None) -> Iterator[AcquiredRange]:
-        """Advance to `last_offset`, or by `most` offsets, and yield the pieces of ranges passed."""
+        """Advance to `last_offset`, or by `most` offsets if that is less, and yield the passed parts of ranges."""
         while not self.is_done and self.first <= last_offset and most != 0:
             end = min(self._last, last_offset)
             if most is not None:
@@ -142,7 +155,7 @@ class _Walk:
 
 
 class _Response:
-    """The slice under construction, and whether the limits leave room for more."""
+    """The slice under construction, and its limits."""
 
     def __init__(self, covered: OffsetRange | None, limits: Limits) -> None:
         self._covered = covered if covered is not None else OffsetRange(0, -1)
@@ -155,11 +168,11 @@ class _Response:
 
     @property
     def is_at_record_limit(self) -> bool:
-        """Whether the strict limit is reached, possibly inside a batch."""
+        """Whether the exact record limit is reached, possibly inside a batch."""
         return self._limits.is_record_limit and self._record_count >= self._limits.max_records
 
     def has_room_for(self, batch: RecordBatch) -> bool:
-        """Return whether the batch may be added."""
+        """Return whether the limits allow to add the batch."""
         if self._record_count >= self._limits.max_records:
             return False
         if not self._records and self._limits.must_progress:
@@ -167,7 +180,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add the batch, with the acquired offsets in it."""
+        """Add the batch, and the acquired offsets in it up to the exact record limit."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset
@@ -179,9 +192,9 @@ class _Response:
             self._list(piece, splits)
 
     def skip_to(self, walk: _Walk, last_offset: int) -> None:
-        """Advance to `last_offset`. There is no batch to send up to this offset.
+        """Advance to `last_offset` without a batch to send.
 
-        Acquired offsets in the covered part of the log are therefore gaps. The others stay in the buffer.
+        Acquired offsets in the part of the log that has been read are therefore gaps. The others stay in the buffer.
         """
         covered_first, covered_last = self._covered
         for first, last, count in walk.take(last_offset):
@@ -190,7 +203,7 @@ class _Response:
             self._leave(max(first, covered_last + 1, covered_first), last, count)
 
     def finish(self, walk: _Walk) -> Slice:
-        """Return the slice; the ranges that the walk has not passed stay with the member."""
+        """Return the slice. The ranges that have not been passed stay in the buffer."""
         self._left += walk.rest()
         rest = self._last_offset - self._acquired[-1].last_offset if self._acquired else 0
         return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count, rest)

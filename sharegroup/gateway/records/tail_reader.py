@@ -1,11 +1,11 @@
-"""Reads the ends of logs continuously, and puts new record batches into the cache that members are served from.
+"""Reads the ends of logs continuously, and adds new record batches to the cache from which members are served.
 
-Each broker has a connection and a fetch session of its own for this, so that new records never wait behind the long
-reads of other members. A broker that is silent or fails delays its own partitions only. A partition whose leader moves
-is read from its new leader at the same offset.
+Each broker has a separate connection and fetch session for this, so that new records never wait behind the long reads
+of other members. A broker that fails or does not respond delays only its own partitions. If the leader of a partition
+changes, the partition is read from the new leader at the same offset.
 
-Reads are paced: at a high rate, a read waits until `PACE_S` after the one before. Otherwise each record would be a
-response of its own, whose cost delays all others.
+A read begins at least `PACE_S` after the previous one. Otherwise, at a high rate, each record would arrive in a
+response of its own, and the cost of these responses would delay all records.
 """
 
 from __future__ import annotations
@@ -39,26 +39,27 @@ logger = logging.getLogger(__name__)
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
-#: How long a broker waits for records. A partition that is added meanwhile is read after this time at the latest.
+#: How long a broker waits for new records. A partition that is added meanwhile is read after at most this time.
 MAX_WAIT_MS = 200
 #: The minimum time from one read of a broker to the next, and the pause after a failure, in seconds.
 PACE_S, RETRY_S = 0.005, 0.25
-#: How long a response may take, and for how long reads of a partition may fail before it is reported as lost.
+#: Timeout of a read, and for how long reads of a partition may fail before the partition is reported as lost.
 TIMEOUT_S, LOST_AFTER_S = 3.0, 5.0
 
 
 class Connections(Protocol):
-    """Connections to the brokers that are used for nothing else, such as `NodeConnections`."""
+    """Connections to the brokers that nothing else uses, such as `NodeConnections`."""
 
     def get(self, node_id: int) -> ReconnectingConnection:
-        """Return the connection to a broker. Raises UpstreamUnavailableError."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError if the broker is unknown."""
 
 
 class TailReader:
-    """Reads partitions from an offset on until they are removed. Must be used on the event loop.
+    """Reads partitions continuously, each from a given offset until it is removed. Must be used on the event loop.
 
-    `on_read` is called with a partition and the offset up to which it has been read. `on_lost` is called with one that
-    is no longer read, because its offset does not exist (any longer) or because all reads have failed for some time.
+    `on_read` is called with a partition and the offset up to which it has been read. `on_lost` is called with a
+    partition that is no longer read, because its offset does not exist (any longer) or because its reads have failed
+    for too long.
     """
 
     def __init__(
@@ -74,18 +75,21 @@ class TailReader:
         self._positions: dict[CacheKey, LogPosition] = {}
         self._brokers: dict[tuple[int, bool], _BrokerTails] = {}
         self._retries: set[asyncio.Task[None]] = set()
-        #: The time of the first failure since the last successful read, by partition.
+        #: {partition: time of the first failure since its last successful read, in seconds of the event loop's clock}
         self._failed_s: dict[CacheKey, float] = {}
         cluster.on_log_change(self._on_log_change)
 
     def follow(self, position: LogPosition, offset: int) -> None:
-        """Read a partition from `offset` on, which exists or is the end of the log. Does nothing if it is read now."""
+        """Start to read a partition from `offset`, which must exist or be the end of the log.
+
+        Does nothing if the partition is already read.
+        """
         if position.key not in self._positions:
             self._positions[position.key] = position
             self._add(position, offset)
 
     def offset(self, key: CacheKey) -> int | None:
-        """Return the offset up to which a partition has been read, or None for one that is not read."""
+        """Return the offset up to which a partition has been read; None if the partition is not read."""
         found = (broker.session.offset(key) for broker in self._brokers.values())
         return next((offset for offset in found if offset is not None), None)
 
@@ -97,7 +101,7 @@ class TailReader:
                 broker.session.remove(key)
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading all partitions."""
         self._positions.clear()
         for broker in self._brokers.values():
             broker.close()
@@ -117,7 +121,7 @@ class TailReader:
         broker.start()
 
     def _retry_later(self, position: LogPosition, offset: int) -> None:
-        """Read the partition again after a pause, from the leader that newer metadata names."""
+        """Read the partition again after a pause, from its leader in newer metadata."""
         if self._is_lost(position.key, asyncio.get_running_loop().time()):
             return
         task = asyncio.ensure_future(self._retry(position, offset))
@@ -132,7 +136,10 @@ class TailReader:
             self._add(position, offset)
 
     def _is_lost(self, key: CacheKey, failed_s: float) -> bool:
-        """Record a failure at a time; report the partition and return True if its reads have failed for too long."""
+        """Record that a read failed at `failed_s`. Return whether the reads have failed for too long.
+
+        In that case the partition is removed and reported as lost.
+        """
         if failed_s - self._failed_s.setdefault(key, failed_s) < LOST_AFTER_S:
             return False
         self.remove(key)
@@ -140,13 +147,13 @@ class TailReader:
         return True
 
     def on_failure(self, session: FetchSession, started_s: float) -> None:
-        """Begin the session again after a read has failed."""
+        """Begin a new fetch session after a read that started at `started_s` has failed."""
         session.reset()
         for key in session.partitions():
             self._is_lost(key, started_s)
 
     def _on_log_change(self, topic_id: UUID, partition: int) -> None:
-        """Read a partition from its new leader, at the same offset."""
+        """Read a partition from its new leader at the same offset."""
         for read_committed in (False, True):
             key = CacheKey(topic_id, partition, read_committed)
             position = self._positions.get(key)
@@ -163,7 +170,10 @@ class TailReader:
     # -- one broker ----------------------------------------------------------------------------------------------------
 
     async def read(self, node_id: int, read_committed: bool, session: FetchSession) -> None:
-        """Send the next request of a session, and handle the response. Raises UpstreamUnavailableError."""
+        """Send the next request of a fetch session and handle the response.
+
+        Raises UpstreamUnavailableError if the broker does not respond.
+        """
         step = session.next_step()
         request = self._request(step, read_committed)
         connection = self._connections.get(node_id)
@@ -210,7 +220,7 @@ class TailReader:
         )
 
     def _name(self, topic_id: UUID) -> str:
-        """Return the name of a topic, which older brokers need."""
+        """Return the name of a topic, which brokers without topic ids in Fetch require."""
         topic = self._cluster.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
@@ -231,7 +241,7 @@ class TailReader:
 
 
 class _BrokerTails:
-    """Reads the partitions that one broker leads, as long as there are some."""
+    """Reads the partitions that one broker leads, as long as there are some to read."""
 
     def __init__(self, reader: TailReader, node_id: int, read_committed: bool) -> None:
         self._reader, self._node_id, self._read_committed = reader, node_id, read_committed

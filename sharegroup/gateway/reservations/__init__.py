@@ -1,4 +1,4 @@
-"""Delivery of new records without waiting for the job, from offsets that the job has reserved for this gateway.
+"""Delivers new records without waiting for the job, from offsets that the job has reserved for this gateway.
 
-Start with `partition_reservation.py`. The rules of the job are in `sharegroup.core.share_partition.reservation`.
+Start with `partition_reservation.py`. The job's part is in `sharegroup.core.share_partition.reservation`.
 """

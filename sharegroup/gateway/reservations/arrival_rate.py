@@ -1,4 +1,4 @@
-"""The rate of events over the last second or so. No clock."""
+"""The rate of events during about the last second. No clock; times are passed in."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ _MEMORY_MS = 1_000
 
 
 class ArrivalRate:
-    """A decaying count: events of the last second count most."""
+    """Counts events with an exponential decay, so that those of the last second count most."""
 
     def __init__(self) -> None:
         self._count = 0.0
         self._at_ms = 0
 
     def record(self, events: int, now_ms: int) -> None:
-        """Count events."""
+        """Count a number of events that happened at `now_ms`."""
         self._count = self.per_second(now_ms) + events
         self._at_ms = now_ms
 
     def per_second(self, now_ms: int) -> float:
-        """Return the events per second."""
+        """Return the rate in events per second."""
         return self._count * math.exp(-max(0, now_ms - self._at_ms) / _MEMORY_MS)

@@ -1,4 +1,4 @@
-"""Which waiting member gets which records that have arrived. No clock, no I/O."""
+"""Chooses which waiting members receive which of the records that have arrived. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ M = TypeVar("M", bound=Hashable)
 
 
 class Candidate(NamedTuple, Generic[M]):
-    """A waiting member, and how many records it may be sent now."""
+    """A waiting member, and the number of records that it may receive now."""
 
     member: M
     room: int
 
 
 class Assignment(NamedTuple, Generic[M]):
-    """The ranges for a member, ascending."""
+    """The ascending ranges that are assigned to a member."""
 
     member: M
     ranges: tuple[OffsetRange, ...]
@@ -27,10 +27,11 @@ class Assignment(NamedTuple, Generic[M]):
 def choose_members(
     ranges: Sequence[OffsetRange], candidates: Sequence[Candidate[M]], at_least: int
 ) -> list[Assignment[M]]:
-    """Divide `ranges` among `candidates`, who come first in the list if they were served least recently.
+    """Divide `ranges` among `candidates`. Those that were served least recently must come first in the list.
 
-    Each gets at most an even share, or `at_least` records if that is more: a few records go to one member, because each
-    assignment is a row. Offsets are assigned in order. What no candidate has room for stays unassigned.
+    Each candidate receives at most an equal share, or `at_least` records if that is more. Because each assignment is a
+    row, a few records go to one member. Offsets are assigned in order. Offsets for which no candidate has room stay
+    unassigned.
     """
     total = sum(last - first + 1 for first, last in ranges)
     left = list(ranges)
@@ -45,7 +46,7 @@ def choose_members(
 
 
 def _take(left: list[OffsetRange], records: int) -> tuple[OffsetRange, ...]:
-    """Remove the first `records` offsets from `left`, and return them."""
+    """Remove the first `records` offsets from `left` and return them."""
     taken: list[OffsetRange] = []
     while left and records > 0:
         first, last = left[0]

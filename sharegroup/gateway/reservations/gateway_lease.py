@@ -1,10 +1,10 @@
-"""The lease of this gateway at one job: until when it holds all that it has reserved.
+"""The lease of this gateway at one job, that is, the time until which its reservations are valid.
 
-The gateway renews it with one row, however many share-partitions it has reserved offsets of. The lease runs from the
-append of the row, whose time the broker returns, so no response is needed.
+The gateway renews the lease with one row for all share-partitions in which it has reserved offsets. The lease runs from
+the append of that row. The broker returns the time of the append, so the gateway needs no response from the job.
 
-A row that was appended after the end of the lease does not extend it: the job may have ended all reservations by then.
-It begins another lease, and what was reserved in the earlier one must not be used.
+A row that is appended after the end of the lease does not extend it, because the job may have ended all reservations.
+Such a row begins a new lease. Offsets that were reserved in the previous lease must then not be used.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailable
 from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
 from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 
-#: Duration of a lease while nothing is assigned. Each renewal costs the job a micro-batch, which it makes anyway while
-#: records are assigned.
+#: Duration of a lease while no records are assigned. It is long because each renewal requires a micro-batch of the job.
 LEASE_MS = MAX_LEASE_MS
-#: Duration of a lease that is renewed while records are assigned. The next records are held back for this long if the
-#: gateway is killed.
+#: Duration of a lease that is renewed while records are assigned, which requires micro-batches anyway. If the gateway
+#: is killed, its reserved records are not delivered for this long.
 BUSY_LEASE_MS = 3_000
-#: Records are not assigned in the last part of a lease, because the append must be within it.
+#: The last part of a lease, in which no records are assigned, because the row must be appended before the lease ends.
 LEASE_MARGIN_MS = 500
 
 
 class GatewayLease:
-    """The lease. `on_begin` is called when another lease has begun, and `on_lapse` before that if one had ended."""
+    """The lease of this gateway at one job.
+
+    `on_begin` is called when a new lease has begun. If an earlier lease had ended, `on_lapse` is called before that.
+    """
 
     def __init__(self, job: JobChannel, on_begin: Callable[[], None], on_lapse: Callable[[], None]) -> None:
         self._job, self._on_begin, self._on_lapse = job, on_begin, on_lapse
         self._is_renewing = False
         self._busy_until_ms = 0
-        #: The end of the lease in ms, -1 if there was none yet. An assignment must be appended until then.
+        #: The end of the lease in ms since the epoch, by which assignments must be appended; -1 if there was none yet.
         self.end_ms = -1
 
     def is_usable(self, now_ms: int) -> bool:
-        """Return whether offsets can be reserved and assigned now."""
+        """Return whether the lease lasts long enough to reserve and assign offsets now."""
         return now_ms + LEASE_MARGIN_MS < self.end_ms
 
     def record_assignment(self, now_ms: int) -> None:
-        """Record that records are assigned, so that the next renewals are short."""
+        """Record that records are being assigned, so that the next renewals are for a short lease."""
         self._busy_until_ms = now_ms + BUSY_LEASE_MS
 
     def renew(self, group_id: str, now_ms: int) -> None:
-        """Append a row if less than half of a lease is left; `group_id` is a group of the job."""
+        """Append a row that renews the lease if less than half of it is left. `group_id` is any group of the job."""
         lease_ms = BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
         if self._is_renewing or now_ms < self.end_ms - lease_ms // 2:
             return

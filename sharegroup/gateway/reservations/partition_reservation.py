@@ -3,20 +3,20 @@
 Theory of operation
 -------------------
 While members wait and there are no records, the gateway requests a *slice* from the job: the next offsets of the log.
-It uses each offset at most once, when its record has arrived. When half of the slice is used, it requests more, so that
-a steady stream never waits for the job. If the job responds slowly, slices are longer.
+It assigns each offset at most once, when the record has arrived. When half of the slice is used, it requests more, so
+that members do not wait for the job while records arrive steadily. If the job responds slowly, slices are longer.
 
-    reserved       RRRRRRRRRRRRRRRR      of the newest response
-    used           uuuuuu                assigned to members; their rows may be unread at the job
-    log                  ......|         arrived and not used: assigned to the next member that waits
+    reserved       RRRRRRRRRRRRRRRR      in the newest response
+    used           uuuuuu                assigned to members; the job may not have read the rows yet
+    log                  ......|         arrived but not used: assigned to the next member that waits
 
-A response repeats what is reserved, including offsets whose `assign` rows the job had not read. So the gateway keeps
-the offsets that it has used.
+A response contains all reserved offsets, including used ones whose `assign` rows the job has not read yet. Therefore
+the gateway stores the offsets that it has used.
 
-Epochs. A reservation ends without a response of the job: when the gateway's lease ends (`gateway_lease`), when the
-group has no members for a while (an administrator may have reset its offsets), or when the outcome of an append is
-unknown. The gateway then begins a new epoch and discards everything. Rows of earlier epochs have no effect on a later
-reservation.
+Epochs. A reservation also ends when the gateway's lease ends (`gateway_lease`), when the group has no members for a
+while (an administrator may have reset its offsets), or when the outcome of an append is unknown. The job sends no
+response in these cases. The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have
+no effect on a later reservation.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import OffsetRange
 
-#: The smallest slice, for each waiting member and in all.
+#: The smallest slice per waiting member, and the smallest slice in total.
 RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
-#: A slice should last this long at the observed rate, and for so many responses of the job, whose micro-batches may be
-#: slow: half of it must last until the next slice is there.
+#: A slice should last for this many ms at the observed rate, and for this many response times of the job, because its
+#: micro-batches may be slow. Half of the slice must last until the next slice arrives.
 SLICE_MS, SLICE_RESPONSES = 3_000, 4
-#: Pause after a failure.
+#: Pause before the next request after a failure.
 FAILURE_PAUSE_MS = 1_000
-#: Another request is sent if the response is this late, because it may be lost. It is still applied if it comes.
+#: If a response is this late, it may be lost, so another request is sent. The late response is applied if it arrives.
 LOST_AFTER_MS = 5_000
 
 
 class PartitionReservation:
-    """The reservation of one share-partition: what is reserved, and when to request how much. Times are in ms.
+    """The reservation of one share-partition: the reserved offsets, and when to request how many more. Times are in ms.
 
-    `epochs` numbers the epochs of all reservations of this gateway, so that none is used twice.
+    `epochs` returns the epochs of all reservations of this gateway, so that each is used only once.
     """
 
     def __init__(self, epochs: Iterator[int]) -> None:
@@ -50,23 +50,24 @@ class PartitionReservation:
         self.epoch = next(epochs)
         self.read_committed = False
         self.record_lock_duration_ms = self.static_record_lock_duration_ms = 0
-        #: The end of the log as the job knew it, from which the log is read; -1 if unknown.
+        #: The log end offset in the job's response, from which the gateway reads the log; -1 if unknown.
         self.log_end_offset = -1
         self._reserved: RangeMap[None] = RangeMap()
         self._used: RangeMap[None] = RangeMap()
         self._slice = 0
-        #: The number of offsets that are reserved and not used. May be read on another thread.
+        #: The number of offsets that are reserved but not used. May be read on another thread.
         self.unused_count = 0
-        #: When the requests were sent that can still be answered, oldest first.
+        #: {id of a request without a response: time at which it was sent}, oldest first.
         self._requests: dict[str, int] = {}
         self._not_before_ms = self._response_ms = 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
-        """Return how many offsets to reserve now, or None. Call `record_request` after sending the row.
+        """Return how many offsets to reserve now, or None.
 
-        `waiting` members wait, and this gateway has recently delivered `records_per_s` records of the share-partition.
+        The caller must call `record_request` after it has sent the row. `waiting` is the number of members that wait.
+        `records_per_s` is the rate at which this gateway has recently delivered records of the share-partition.
         """
         if not waiting or not self.may_request(now_ms):
             return None
@@ -77,17 +78,20 @@ class PartitionReservation:
         return wanted if is_half_used else None
 
     def may_request(self, now_ms: int) -> bool:
-        """Return whether more offsets can be due now: half of the slice is used, and no request is open."""
+        """Return whether half of the slice is used and no request is open, so that more offsets may be requested."""
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
         return all(now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
 
     def record_request(self, request_id: str, now_ms: int) -> None:
-        """Record that a row was sent."""
+        """Record that a row that requests offsets was sent."""
         self._requests[request_id] = now_ms
 
     def apply_response(self, response: ReserveResponse, now_ms: int) -> bool:
-        """Apply a response. Return False and change nothing for one that is repeated, late or of an earlier epoch."""
+        """Apply a response of the job.
+
+        Returns False if the response is not applied, because it is repeated, outdated, an error or of an earlier epoch.
+        """
         asked_ms = self._requests.get(response.id)
         if asked_ms is None:
             return False
@@ -113,7 +117,7 @@ class PartitionReservation:
         return True
 
     def record_failure(self, request_id: str, now_ms: int) -> None:
-        """Record that a row could not be appended."""
+        """Record that a row that requests offsets could not be appended."""
         if self._requests.pop(request_id, None) is not None:
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
 
@@ -125,24 +129,24 @@ class PartitionReservation:
 
     @property
     def may_hold(self) -> bool:
-        """Whether offsets are reserved, or a request is open after which they may be."""
+        """Whether the job may have reserved offsets, according to responses or because a request is open."""
         return bool(self._reserved or self._requests)
 
     def assignable_ranges(self, end_offset: int) -> list[OffsetRange]:
-        """Return the offsets below `end_offset`, up to which the log has been read, that can be assigned."""
+        """Return the offsets that can be assigned. `end_offset` is the offset up to which the log has been read."""
         if end_offset <= 0:
             return []
         return [OffsetRange(first, last) for first, last, _ in self._reserved.items(None, end_offset - 1)]
 
     def use(self, ranges: Iterable[OffsetRange]) -> None:
-        """Record that an `assign` row with these offsets was sent."""
+        """Mark offsets as used, because a row that assigns them was sent."""
         for first, last in ranges:
             self._reserved.discard(first, last)
             self._used.assign(first, last, None)
         self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
-        """Discard the reservation, because it is returned or its state at the job is not known."""
+        """Discard the reservation, because it is returned to the job or its state at the job is unknown."""
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()

@@ -2,13 +2,13 @@
 
 ::
 
-    a fetch waits   ->  reserve row            at most one open for each share-partition, within the gateway's lease
-    response        ->  the tail of the log is read
-    records arrive  ->  a member is chosen, assign row
-    row is durable  ->  the records are in the member's buffer, and its fetch is answered
+    a fetch waits   ->  send a `reserve` row   at most one open for each share-partition, within the gateway's lease
+    response        ->  read the end of the log
+    records arrive  ->  choose a member, send an `assign` row
+    row is durable  ->  add the records to the member's buffer, and answer its fetch
 
-A record is in a buffer only if its row was appended within the lease of the reservation, and while the member was
-certainly in its group. Otherwise the row has no effect, and a micro-batch acquires the record for a member.
+A record is added to a buffer only if its row was appended within the lease of the reservation and while the member was
+certainly in its group. Otherwise the row has no effect, and the job acquires the record for some member as usual.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is returned when no member has waited for this long: while there are records, which members of other
-#: gateways could get, and while there are none. So a member that fetches late does not cost two rows each time.
+#: If no member has waited for `IDLE_MS`, a reservation is returned if records have arrived, because members of other
+#: gateways could receive them. Otherwise it is returned after `EMPTY_IDLE_MS`, because each reservation costs two rows.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
-#: How long before the group may be without members that is looked at.
+#: The leases of a group's members are looked up again this long before the last of them ends.
 MEMBERS_MS = 5_000
-#: A member may be assigned the records that arrive in this time, even if that is more than its even share.
+#: A member may receive the records that arrive in this time, even if these are more than its equal share.
 SHARE_MS = 20
 
 
 class ReservedDelivery:
-    """The reservations of this gateway. Must be created on the event loop."""
+    """Reserves offsets for this gateway and assigns them to its members. Must be created on the event loop."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ReservedDelivery:
         self._by_log: dict[CacheKey, dict[ReservedPartition, None]] = {}
         #: The leases of this gateway, by cell.
         self._own_leases: dict[str, GatewayLease] = {}
-        #: Rows that give something back and could not be appended yet.
+        #: Rows that return reservations and could not be appended yet.
         self._unsent: list[UnreserveRequest] = []
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
@@ -82,18 +82,18 @@ class ReservedDelivery:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether there are share-partitions where members wait or have waited just now, or rows to append."""
+        """Whether there are share-partitions for which members wait or waited recently, or rows to append."""
         return bool(self._partitions or self._unsent)
 
     @property
     def reserved_records(self) -> int:
-        """The number of offsets that are reserved and not assigned yet. May be called on another thread."""
+        """The number of offsets that are reserved but not assigned. May be called on another thread."""
         return sum(partition.reservation.unused_count for partition in list(self._partitions.values()))
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     def on_wait(self, member: MemberPartition) -> None:
-        """Serve a member whose fetch waits."""
+        """Assign records to a member whose fetch waits, or reserve offsets for it."""
         if self._is_closed:
             return
         now_ms, partition = self._job.now_ms(), self._partitions.get(member.key)
@@ -106,12 +106,12 @@ class ReservedDelivery:
         self._reserve(partition)
 
     def _on_acquired(self, key: SharePartitionKey, records: int) -> None:
-        """Count records that a micro-batch acquired, so that the next slice is as long as members need."""
+        """Count records that a micro-batch acquired, because the size of the next slice depends on the rate."""
         if (partition := self._partitions.get(key)) is not None:
             partition.rate.record(records, self._job.now_ms())
 
     def upkeep(self) -> None:
-        """Request more offsets where due, return reservations that no member needs, and renew the lease."""
+        """Request more offsets where needed, return reservations that no member needs, and renew the leases."""
         now_ms = self._job.now_ms()
         unsent, self._unsent = self._unsent, []
         for row in unsent:
@@ -133,7 +133,7 @@ class ReservedDelivery:
             self._own_lease(group_id).renew(group_id, now_ms)
 
     def close(self) -> None:
-        """Return all reservations, because the gateway stops."""
+        """Return all reservations, because the gateway is shutting down."""
         self._is_closed = True
         for partition in self._partitions.values():
             self._give_back(partition)
@@ -154,7 +154,7 @@ class ReservedDelivery:
             self._give_back(partition)
 
     def _on_wanted(self, key: SharePartitionKey) -> None:
-        """Return the reservation, because members wait that cannot use reservations."""
+        """Return the reservation, because members that this gateway does not serve wait for records."""
         partition = self._partitions.get(key)
         if partition is not None:
             self._give_back(partition)
@@ -178,7 +178,7 @@ class ReservedDelivery:
     # -- reservations --------------------------------------------------------------------------------------------------
 
     def _own_lease(self, group_id: str) -> GatewayLease:
-        """Return the lease of this gateway at the job of a group."""
+        """Return the lease of this gateway at the job that serves a group."""
         cell = self._job.cell_of(group_id)
         if cell not in self._own_leases:
             on_begin = functools.partial(self._in_cell, cell, self._reserve)
@@ -228,11 +228,11 @@ class ReservedDelivery:
                 self._follow(partition)
                 self._assign(partition)
         elif response.acquired and response.reservation_epoch != partition.reservation.epoch:
-            # The row that gave it back was read before the request, if the request topic has grown between them.
+            # Partitions were added to the request topic, so the job read the row that returned it before this request.
             self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
     def _follow(self, partition: ReservedPartition) -> None:
-        """Read the tail of the log, from the end that the job knew."""
+        """Read the end of the log continuously, from the log end offset in the job's response."""
         topic, reservation = self._cluster.topic_by_id(partition.topic_id), partition.reservation
         if topic is None or reservation.log_end_offset < 0:
             self._give_back(partition)
@@ -254,7 +254,7 @@ class ReservedDelivery:
                 self._tails.remove(log)
 
     def _give_back(self, partition: ReservedPartition) -> None:
-        """End the reservation; what it has assigned stays with its members."""
+        """Return the reservation to the job. Records that were assigned stay with their members."""
         reservation = partition.reservation
         if reservation.may_hold:
             self._append_unreserve(self._unreserve_row(partition, reservation.epoch))
@@ -267,13 +267,13 @@ class ReservedDelivery:
         return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
-        """Append a row, retrying until that succeeds: otherwise the reservation would last until the gateway stops."""
+        """Append a row until that succeeds, because the reservation would otherwise last as long as the gateway."""
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:
-        """Return whether the group has had a member of this gateway all the time since the reservation began.
+        """Return whether the group has had a member of this gateway without interruption since the reservation began.
 
-        If it had none for a moment, an administrator may have reset its offsets.
+        During an interruption, an administrator may have reset the offsets of the group.
         """
         leases = self._leases_of.setdefault(partition.key.group_id, {})
         for member in partition.members:
@@ -291,7 +291,7 @@ class ReservedDelivery:
     # -- assignments ---------------------------------------------------------------------------------------------------
 
     def _assign(self, partition: ReservedPartition) -> None:
-        """Assign the records that have arrived to the members that wait."""
+        """Assign the records that have arrived to waiting members."""
         now_ms, reservation = self._job.now_ms(), partition.reservation
         ranges = reservation.assignable_ranges(partition.end_offset)
         if not ranges or not self._own_lease(partition.key.group_id).is_usable(now_ms):
@@ -310,7 +310,7 @@ class ReservedDelivery:
                 return
 
     def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
-        """Append the row of an assignment, and deliver the records when it is durable; False if that is impossible."""
+        """Append the row of an assignment, and deliver its records when it is durable. Return False if that fails."""
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:
@@ -329,7 +329,7 @@ class ReservedDelivery:
         reservation.use(assignment.ranges)
         own_lease.record_assignment(self._job.now_ms())
         partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
-        del partition.members[member]  # it waits again, behind the others, when it fetches again
+        del partition.members[member]  # its next fetch waits behind the other members'
         delivery = self._deliver(partition, member, row, appended, reservation.read_committed)
         task = asyncio.ensure_future(delivery)
         self._deliveries.add(task)
@@ -344,10 +344,10 @@ class ReservedDelivery:
         appended: asyncio.Future[int],
         read_committed: bool,
     ) -> None:
-        """Give the records of an assignment to the member, if the job applies the row.
+        """Add the records of an assignment to the member's buffer if the job will certainly apply the row.
 
-        If that is not known, the records are not sent. If the job applies the row nevertheless, they come back when
-        their locks end. They are not returned by a row: the member may have got them from the job since then.
+        Otherwise they are not sent. If the job applies the row nevertheless, the records become available when their
+        locks expire. No row returns them, because the member may have acquired them from the job since then.
         """
         loop = asyncio.get_running_loop()
         chosen_s = loop.time()
@@ -372,20 +372,20 @@ class ReservedDelivery:
             member.unacquire(acquired)
 
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
-        """Return the members that wait and are certainly in the group; those served least recently first."""
+        """Return the waiting members that are certainly in the group, those served least recently first."""
         return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
 
     def _lease(self, member: MemberPartition) -> Lease:
         return self._leases.get(member.key.group_id, member.client_member_id)
 
     def _reads_uncommitted_wrongly(self, partition: ReservedPartition) -> bool:
-        """Return whether the group was altered to read committed records only since the records were reserved."""
+        """Return whether the group was altered to read_committed after the offsets were reserved."""
         config = self._group_configs.group_config(partition.key.group_id)
         return config.isolation_level is IsolationLevel.READ_COMMITTED and not partition.reservation.read_committed
 
 
 def _is_unwanted(partition: ReservedPartition, now_ms: int) -> bool:
-    """Return whether no member has waited for long."""
+    """Return whether no member has waited for so long that the reservation must be returned."""
     idle_ms = now_ms - partition.waited_ms
     if idle_ms < IDLE_MS:
         return False

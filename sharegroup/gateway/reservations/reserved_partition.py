@@ -1,4 +1,4 @@
-"""A share-partition of which a gateway reserves records. No clock, no I/O."""
+"""A share-partition in which a gateway reserves offsets. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from sharegroup.types import SharePartitionKey
 
 
 class ReservedPartition:
-    """The reservation of a share-partition, and the members that wait there."""
+    """The reservation of a share-partition, and the members that wait for its records."""
 
     def __init__(self, key: SharePartitionKey, epochs: Iterator[int], now_ms: int) -> None:
         self.key = key
         self.topic_id: UUID = parse_topic_id(key.topic_id)
         self.reservation = PartitionReservation(epochs)
-        #: Members that have waited since the last one was served, those served least recently first.
+        #: Members whose fetches wait or have waited since they were last served, those served least recently first.
         self.members: dict[MemberPartition, None] = {}
         self.rate = ArrivalRate()
-        #: When a member that is certainly in the group waited last.
+        #: When a member that was certainly in the group last waited.
         self.waited_ms = now_ms
-        #: The log whose tail is read for this reservation, and the offset up to which it has been read.
+        #: The log whose end is read for this reservation (None: not read), and the offset up to which it has been read.
         self.log: CacheKey | None = None
         self.end_offset = 0
-        #: The group certainly had a member of this gateway until then, all the time since the reservation began.
+        #: The time until which the group certainly has a member of this gateway, without interruption since the
+        #: reservation began; -1 if it is not known.
         self.has_member_until_ms = -1
 
     def waiting(self) -> list[MemberPartition]:
-        """Return the members that wait; those served least recently first."""
+        """Return the members that wait now, those served least recently first."""
         self.members = {member: None for member in self.members if member.can_be_assigned}
         return list(self.members)

@@ -1,1 +1,1 @@
-"""Share sessions, with the records that their members hold, wait for and have read ahead."""
+"""Share sessions: records that their members hold, wait for, or will fetch next (read-ahead)."""

@@ -1,16 +1,17 @@
-"""The rate at which a member consumes records when the member itself sets the pace. No clock: `now_ms` is passed in."""
+"""The rate at which a member consumes records while it has records to process. No clock: `now_ms` is passed in."""
 
 from __future__ import annotations
 
-#: Length of the averaging period, in milliseconds. It covers many fetches of a fast member.
+#: Length of the averaging period in ms. A fast member sends many fetches in this time.
 MEMORY_MS = 1_000
 
 
 class Consumption:
-    """Measures records per millisecond between a delivery and the member's next fetch or last acknowledgement.
+    """Measures the rate, in records per ms, from each delivery to the member's next fetch or last acknowledgement.
 
-    The time that the member waits for records is excluded, because it depends on the speed of the job. A pause longer
-    than the last delivery accounts for lowers the rate immediately, so the rate of a member that stopped goes down.
+    The time in which the member waits for records is excluded, because it depends on the speed of the job. If the
+    current pause is longer than the usual time for the last delivery, the rate decreases immediately. The rate of a
+    member that has stopped therefore goes down.
     """
 
     def __init__(self) -> None:
@@ -20,14 +21,14 @@ class Consumption:
         self._since_ms: int | None = None
 
     def record_delivery(self, records: int, now_ms: int) -> None:
-        """Record that `records` were delivered; the member is busy with them from now on."""
+        """Record that `records` were delivered, which the member processes from now on."""
         self.record_delivery_end(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 
     def record_delivery_end(self, now_ms: int) -> None:
         """Record that the member has finished its last delivery.
 
-        It has sent a fetch, or has acknowledged all records that it holds.
+        That is the case when it sends a fetch or has acknowledged all records that it holds.
         """
         if self._since_ms is None:
             return
@@ -39,7 +40,7 @@ class Consumption:
             self._busy_ms = float(MEMORY_MS)
 
     def rate(self, now_ms: int) -> float | None:
-        """Return the rate in records per millisecond, or None before the member has finished its first delivery."""
+        """Return the rate in records per ms; None until the member has finished its first delivery."""
         if not self._records:
             return None
         rate = self._records / max(1.0, self._busy_ms)

@@ -1,27 +1,31 @@
-"""The number of records that a gateway requests from the job for one member of one share-partition. No I/O, no clock.
+"""Decides how many records a gateway requests from the job for one member of one share-partition. No I/O, no clock.
 
-A response of the job takes a micro-batch, a fetch of a client takes a millisecond. So the gateway acquires more records
-than a fetch needs and serves the next fetches from its buffer. These extra records are the credit. It is bounded by the
+A response of the job takes a micro-batch, but a fetch of a client takes only about a millisecond. The gateway therefore
+acquires more records than a fetch needs, and serves the next fetches from its buffer (*read-ahead*). A request to the
+job for records is called a *demand*. It waits at the job until there are records. The number of records depends on the
 observed behaviour of the member:
 
-- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. So is every demand of
-  a member that may not fetch again soon. Read-ahead starts only if the member consumes more than that in two fifths of
-  the lock duration. Processing takes as long again, and the last fifth is left for the acknowledgement. A demand of a
-  member that never fetches again would acquire records that other members could have.
-- `target` is the number of records that the buffer and the standing demand should hold together. A demand is sent when
-  less than half of it is left. The target grows when demands come back full and the buffer still runs empty, or must
-  run empty according to the member's rate and the round trip to the job. It grows at least twofold and at most 32-fold,
-  to what rate and round trip require. So no guess risks more than 32 times what the member has just consumed.
-- All members that use a share-partition share its locks (`share_locks`). Each is sent at most half of its share at
-  once, so that the other half can be read ahead while it works. Otherwise the window may have no room for more records
-  before the member has acknowledged. The first delivery of a member is small, because the member may be slow and others
-  may follow.
+- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. The same holds for
+  every demand of a member that may not fetch again soon, because a member that does not fetch again would hold records
+  that other members could have. Read-ahead starts only if the member consumes at least this number in two fifths of
+  the lock duration. Processing may take another two fifths, and the last fifth is left for the acknowledgement.
+- `target` is the number of records that the buffer and the open demand should hold together. A demand is sent when the
+  buffer holds less than half of it. The target grows if the job returns as many records as requested and the buffer
+  still runs empty, or would run empty according to the member's rate and the round trip to the job. It then becomes the
+  number that rate and round trip require, but at least 2 times and at most 32 times the previous target. A wrong
+  estimate therefore acquires at most 32 times the records that the member has just consumed.
+- All members that use a share-partition share its locks (`share_locks`). A member is sent at most half of its share at
+  once, so that the other half can be read ahead while it processes the first half. Otherwise there might be no locks
+  for more records before the member has acknowledged. The first delivery of a member is small, because the member may
+  be slow and other members may follow.
 - Whatever MaxRecords is, a member is sent at most the records that it consumes in two fifths of the lock duration. It
-  acknowledges them after it has processed all of them, and a lock that expires before costs a delivery attempt.
+  may acknowledge them only after it has processed all of them, and a lock that expires earlier costs a delivery
+  attempt.
 - With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves more of
-  them. It waits at most until the buffered records last only for a few round trips. The target allows for that.
-- The target shrinks when a demand comes back less than half full (no more records are available), when locks nearly
-  expire in the buffer, and when other members wait for buffered records. It is reset when the member has been idle.
+  them. It waits only as long as the buffered records will last for a few more round trips. The target allows for that.
+- The target shrinks when a response has less than half of the requested records, because no more are available, when
+  locks in the buffer have nearly expired, and when other members wait for the buffered records. It is reset when the
+  member has become idle.
 """
 
 from __future__ import annotations
@@ -29,24 +33,27 @@ from __future__ import annotations
 from sharegroup.gateway.sessions.consumption import Consumption
 from sharegroup.gateway.sessions.demands import FetchDemand
 
-#: The part of the lock duration within which the member should fetch the records that are buffered for it.
+#: The fraction of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
-#: The first delivery of a member is at most this part of the records that it may hold, within a lower and an upper
-#: bound. At 200 ms a record, the upper bound takes 25 s.
+#: The first delivery of a member has at most one 16th of the records that it may hold, within a lower and an upper
+#: limit. If a record takes 200 ms, the upper limit takes 25 s.
 _FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
 _MIN_GROWTH, _MAX_GROWTH = 2, 32
-#: Round trips that the target should last for. Half of it is left when a demand is sent and must outlast the response.
+#: Number of round trips to the job for which the target should last. When a demand is sent, half of the target is left,
+#: which must last until the response.
 _ROUND_TRIPS = 3
-#: Round trips for which records must be left after a demand has lingered, because the next one may be slower.
+#: Number of round trips for which records must be left after a demand has lingered, because the next one may be slower.
 _MARGIN_TRIPS = 3
 
 
 class Credit:
-    """Adapts the number of records to request to the behaviour of the member. All times are milliseconds.
+    """Adapts the number of requested records to the behaviour of the member. All times are in ms.
 
-    `min_records` is the smallest number to request. `max_records` is the largest number to hold, at most
-    share.partition.max.record.locks. `lock_duration_ms` is the lock duration of the group. `linger_ms` is the longest
-    time that a demand may wait at the job for others.
+    Args:
+        max_records: the most records to hold, at most `share.partition.max.record.locks`.
+        lock_duration_ms: the lock duration of the group.
+        min_records: the fewest records to request.
+        linger_ms: the longest time that a demand may wait at the job for other demands.
     """
 
     def __init__(self, max_records: int, lock_duration_ms: int, min_records: int = 0, linger_ms: int = 0) -> None:
@@ -62,42 +69,45 @@ class Credit:
 
     @property
     def target(self) -> int:
-        """The records that the buffer and the standing demand should hold together; 0 before the first demand."""
+        """The number of records that the buffer and the open demand should hold together; 0 before the first demand."""
         return self._target
 
     @property
     def wanted(self) -> int:
-        """The number of records that the member's last fetch may be sent, or more if demands have a minimum."""
+        """The number of records that the member's last fetch may be sent, or `min_records` if that is more."""
         return self._wanted
 
     # -- what the client does ------------------------------------------------------------------------------------------
 
     def set_fetch_size(self, records: int, now_ms: int) -> None:
-        """Set the number of records to request from the MaxRecords of a fetch."""
+        """Set the number of records to request from the MaxRecords of a fetch, `records`."""
         self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
 
     def max_records_now(self, wanted: int, now_ms: int) -> int:
-        """Return how many of the `wanted` records of a fetch that has just arrived may be sent to the member now."""
+        """Return how many of the `wanted` records may be sent in response to a fetch that has just arrived."""
         self._consumption.record_delivery_end(now_ms)
         return self._max_delivery(wanted, now_ms)
 
     def can_send(self, records: int, now_ms: int) -> bool:
-        """Return whether `records` may be sent to the member at once."""
+        """Return whether `records` may be sent to the member in one response."""
         return self._max_delivery(records, now_ms) >= records
 
     @property
     def is_last_response_full(self) -> bool:
-        """Whether the last response of the job held all records that the demand requested."""
+        """Whether the last response of the job contained as many records as its demand requested."""
         return self._last_was_full
 
     def share_locks(self, locks: int, members: int) -> None:
-        """Divide the `locks` of the share-partition among the members that use it now."""
+        """Divide the `locks` of the share-partition by the number of members that use it now."""
         self._limit = max(1, min(locks // max(1, members), self._max_records))
         self._wanted = min(self._wanted, self._limit)
         self._is_alone = members <= 1
 
     def record_empty_buffer(self, now_ms: int, is_asked_ahead: bool) -> None:
-        """Record that a fetch found the buffer empty; `is_asked_ahead`: though a read-ahead demand was sent in time."""
+        """Record that a fetch found the buffer empty.
+
+        `is_asked_ahead` is True if a read-ahead demand was open at that time, so that the read-ahead was too small.
+        """
         self._consumption.record_delivery_end(now_ms)
         self._is_idle = False
         self._ran_empty = self._ran_empty or is_asked_ahead
@@ -107,18 +117,22 @@ class Credit:
         self._consumption.record_delivery(records, now_ms)
 
     def record_all_acknowledged(self, now_ms: int) -> None:
-        """Record that the member has acknowledged all its records; it may do other work before it fetches again."""
+        """Record that the member has acknowledged all its records. It may do other work before its next fetch."""
         self._consumption.record_delivery_end(now_ms)
 
     def reset(self) -> None:
-        """Reset the target, because the member no longer fetches."""
+        """Reset the target, because the member has stopped fetching."""
         self._is_idle, self._last_was_full = True, False
         self._target = self._wanted
 
     # -- what the job does ---------------------------------------------------------------------------------------------
 
     def records_to_request(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
-        """Return how many records to request now, or None; `is_waiting`: a fetch of the client waits for records."""
+        """Return how many records to request now, or None.
+
+        `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of the client waits for
+        records.
+        """
         if not is_waiting and not self._may_read_ahead(now_ms):
             return None
         self._target = min(max(self._target, self._wanted), self._bound(now_ms))
@@ -126,7 +140,7 @@ class Credit:
         return self._target - buffered if 2 * buffered < self._target else None
 
     def linger_ms(self, buffered: int, now_ms: int) -> int:
-        """Return how long a demand that is sent now may wait for others, with `buffered` records in the buffer."""
+        """Return how long a demand that is sent now may wait for other demands, given the `buffered` records."""
         rate = self._consumption.rate(now_ms)
         if not (self._linger_ms and rate):
             return 0
@@ -147,22 +161,22 @@ class Credit:
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
     def shrink(self) -> None:
-        """Halve the target, because few records are available or locks nearly expired in the buffer."""
+        """Halve the target, because few records are available or locks in the buffer have nearly expired."""
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
 
     def records_consumed_in(self, now_ms: int, for_ms: float) -> int:
-        """Return how many records the member consumes in `for_ms`."""
+        """Return how many records the member consumes in `for_ms`, at its current rate."""
         return int((self._consumption.rate(now_ms) or 0.0) * for_ms)
 
     def restrict(self, target: int, until_ms: int) -> None:
-        """Limit read-ahead to `target` records and send none before `until_ms`, because other members wait."""
+        """Reduce the target to `target`, and stop read-ahead until `until_ms`, because other members wait."""
         self._target = max(self._wanted, target)
         self._last_was_full = False
         self._not_ahead_before_ms = until_ms
 
     def _round_trip_of(self, demand: FetchDemand, now_ms: int) -> float:
-        """Return the round trip of a demand, as far as possible without the time that it lingered."""
+        """Return the round trip time of a demand, if possible without the time that it waited for other demands."""
         took_ms = max(1.0, now_ms - demand.sent_ms)
         if not (demand.linger_ms and self._round_trip_ms):
             return took_ms
@@ -182,14 +196,14 @@ class Credit:
         return self._max_buffered(now_ms) >= self._wanted
 
     def _max_buffered(self, now_ms: int) -> int:
-        """Return what the member consumes in the part of the lock duration for which records may be buffered."""
+        """Return the most records to buffer: those that the member consumes in two fifths of the lock duration."""
         return int((self._consumption.rate(now_ms) or 0.0) * PART_OF_LOCK * self._lock_duration_ms)
 
     def _bound(self, now_ms: int) -> int:
         return min(self._limit, max(self._wanted, self._max_buffered(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
-        """Raise the target, once per full response."""
+        """Increase the target if needed, at most once per full response."""
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:
             return

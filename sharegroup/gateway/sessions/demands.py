@@ -1,21 +1,27 @@
-"""The demands of one member for one share-partition.
+"""The demands (requests for records) that were sent to the job for one member of one share-partition.
 
-At most one is *standing*: sent, without a response, and not lost. Lost and replaced ones may still get a response.
+At most one demand is *standing*: it was sent, has no response, and is not regarded as lost. The job may still respond
+to demands that are lost or were replaced.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Lost demands whose response is still accepted. The locks of an older demand have expired by then.
+#: Most demands whose response is still accepted. The locks of records in a response to an older one have expired.
 _MAX_UNANSWERED = 100
 
 
 class FetchDemand(NamedTuple):
-    """A fetch request that was sent to the job.
+    """A request for records that was sent to the job.
 
-    `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms`: how long it may wait at the job for
-    others. `is_round`: the job answers it after one round, also without records.
+    Attributes:
+        id: the id of the request row.
+        sent_ms: when it was sent.
+        records: the number of records that it requests.
+        is_ahead: whether it was sent while no fetch of the client waited for records.
+        linger_ms: how long it may wait at the job for other demands.
+        is_round: whether the job responds after one attempt, even if there are no records.
     """
 
     id: str
@@ -27,10 +33,10 @@ class FetchDemand(NamedTuple):
 
 
 class FetchDemands:
-    """The demands that were sent and have no response; at most one is standing.
+    """The demands that were sent and have no response. At most one of them is standing.
 
-    A demand without a response for `lost_after_ms`, or `round_lost_after_ms` if it is for one round, counts as lost.
-    Its response is accepted if it still arrives.
+    A demand counts as lost after `lost_after_ms` without a response, or after `round_lost_after_ms` if the job responds
+    after one attempt. Its response is accepted if it still arrives.
     """
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
@@ -40,9 +46,9 @@ class FetchDemands:
         self._not_before_ms = 0
 
     def can_send(self, now_ms: int, is_round: bool = False) -> bool:
-        """Return whether no demand stands and the pause after a rejected demand is over.
+        """Return whether no demand is standing and the pause after a rejected demand has ended.
 
-        A demand for one round may replace a standing one that waits until there are records.
+        With `is_round`, a standing demand that waits until there are records may be replaced.
         """
         standing = self._standing
         if standing is None or (is_round and not standing.is_round):
@@ -56,31 +62,31 @@ class FetchDemands:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the standing demand was sent while no fetch of the client waited."""
+        """Whether the standing demand was sent while no fetch of the client waited for records."""
         return self._standing is not None and self._standing.is_ahead
 
     def add(self, demand: FetchDemand) -> None:
-        """Add a demand that was sent to the job; it becomes the standing one."""
+        """Add a demand that was sent to the job. It becomes the standing one."""
         self._standing = self._unanswered[demand.id] = demand
         if len(self._unanswered) > _MAX_UNANSWERED:
             del self._unanswered[next(iter(self._unanswered))]
 
     def remove(self, demand_id: str) -> FetchDemand | None:
-        """Remove and return the demand of a response. None for a repeated or unexpected response."""
+        """Remove and return the demand of a response; None if the response is repeated or unexpected."""
         demand = self._unanswered.pop(demand_id, None)
         if demand is not None and demand is self._standing:
             self._standing = None
         return demand
 
     def pause_until(self, ms: int) -> None:
-        """Send no demand before that time."""
+        """Set the time before which no demand may be sent."""
         self._not_before_ms = ms
 
     def mark_lost(self) -> None:
-        """Treat the standing demand as lost, because the job may not have it; its response is still accepted."""
+        """Regard the standing demand as lost, because the job may not have it. Its response is still accepted."""
         self._standing = None
 
     def clear(self) -> None:
-        """Accept no response to the demands sent so far."""
+        """Remove all demands, so that no response to them is accepted."""
         self._unanswered.clear()
         self._standing = None

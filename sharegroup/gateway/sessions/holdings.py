@@ -1,8 +1,8 @@
-"""The records of one share-partition that the gateway has sent to a member in its session. No clock, no I/O.
+"""The *holdings* of a member: the records of one share-partition that it was sent in its session. No clock, no I/O.
 
-The holdings find the acquired ranges that an acknowledgement is for. They decide whether it is in time, and whether it
-may be answered before the job has processed it, which is the case only if the job must accept it. Costs depend on the
-number of ranges and acknowledgement batches, never on the number of records.
+This module finds the acquired ranges that an acknowledgement refers to, and decides whether their locks are valid. It
+also decides whether the gateway may answer before the job has processed the acknowledgement. That is allowed only if
+the job must accept it. Costs depend on the number of ranges and acknowledgement batches, not on the number of records.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
-#: Number of ranges at which ranges with expired locks are removed for the first time.
+#: Ranges with expired locks are removed only if there are at least this many ranges.
 _MIN_PRUNE_AT = 64
 
 
 class Delivery(NamedTuple):
-    """The delivery of a range: the end of its lock (milliseconds since the epoch) and its delivery count.
+    """The delivery of a range to the member.
 
-    `open_request_id` is the id of the newest request about the range whose outcome is not known, "" if there is none.
+    Attributes:
+        lock_deadline_ms: when its lock ends, in ms since the epoch.
+        delivery_count: how often the range was delivered.
+        open_request_id: the id of the newest request about the range whose outcome is not known; empty if there is
+            none.
     """
 
     lock_deadline_ms: int
@@ -31,9 +35,12 @@ class Delivery(NamedTuple):
 
 
 class AcknowledgedRanges(NamedTuple):
-    """The acquired ranges that an acknowledgement is for, merged, and when the first of their locks ends.
+    """The acquired ranges that an acknowledgement refers to.
 
-    `is_settled`: no earlier request about them is open.
+    Attributes:
+        ranges: the ranges; adjacent ones with the same delivery count are merged.
+        deadline_ms: when the first of their locks ends.
+        is_settled: whether the outcomes of all earlier requests about them are known.
     """
 
     ranges: list[AcquiredRange]
@@ -42,16 +49,16 @@ class AcknowledgedRanges(NamedTuple):
 
 
 class Holdings:
-    """The ranges that a member was sent, each with its lock and delivery count.
+    """The ranges that a member was sent, each with the end of its lock and its delivery count.
 
-    A range that is sent again gets its new deadline and count.
+    If a range is sent again, the new values replace the old ones.
     """
 
     __slots__ = ("_highest", "_prune_at", "_ranges")
 
     def __init__(self) -> None:
         self._ranges: RangeMap[Delivery] = RangeMap()
-        #: The highest offset that was sent, -1 before the first.
+        #: The highest offset that was sent; -1 if none was sent.
         self._highest = -1
         self._prune_at = _MIN_PRUNE_AT
 
@@ -60,11 +67,11 @@ class Holdings:
         return len(self._ranges)
 
     def __iter__(self) -> Iterator[tuple[int, int, Delivery]]:
-        """Iterate over (first offset, last offset, delivery), in order."""
+        """Iterate over (first offset, last offset, delivery), in offset order."""
         return iter(self._ranges)
 
     def add(self, grants: Iterable[LockedRange], now_ms: int) -> None:
-        """Add the ranges of the response that is being sent; ranges whose locks have expired may be removed."""
+        """Add the ranges of a response that is being sent. Ranges with expired locks may be removed."""
         for first, last, delivery_count, lock_deadline_ms in grants:
             self._ranges.assign(first, last, Delivery(lock_deadline_ms, delivery_count))
             self._highest = max(self._highest, last)
@@ -75,8 +82,8 @@ class Holdings:
     def find_acknowledged(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgedRanges | None:
         """Return the ranges that `batches` acknowledge; None unless all their offsets are held with valid locks.
 
-        The batches have passed `check_batches`, which lets one begin at the offset where another ends. Such an offset
-        counts once, and the job may reject it.
+        The batches have passed `check_batches`, which allows a batch to begin at the last offset of the previous one.
+        Such an offset is counted once. The job may reject it, so `is_settled` is then False.
         """
         grants: list[AcquiredRange] = []
         deadlines: list[int] = []
@@ -96,18 +103,21 @@ class Holdings:
         return AcknowledgedRanges(grants, min(deadlines), is_settled)
 
     def is_past_delivered(self, batches: Iterable[AcknowledgementBatch]) -> bool:
-        """Return whether the member holds records and `batches` reach past all records that it was sent."""
+        """Return whether the member holds records, but `batches` contain offsets above all that it was sent."""
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def record_request(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
-        """Record the open request for `batches`. Until it is done, nothing about their offsets is answered early."""
+        """Record that a request about `batches` is open.
+
+        Until its outcome is known, no other request about these offsets is answered early.
+        """
         for first, last, _ in batches:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
                 self._ranges.assign(held_first, held_last, held._replace(open_request_id=request_id))
 
     @property
     def are_all_acknowledged(self) -> bool:
-        """Whether the member has acknowledged all records that it was sent."""
+        """Whether the member has acknowledged all records that it was sent, even if outcomes are not known yet."""
         return all(held.open_request_id for _, _, held in self._ranges)
 
     def apply_accepted(
@@ -115,8 +125,8 @@ class Holdings:
     ) -> None:
         """Remove the offsets of an accepted request, except those that it renews.
 
-        Ranges that were sent or acknowledged again since then stay as they are. `renewed_deadline_ms` is the end of the
-        renewed locks; None keeps their deadlines.
+        Ranges that were sent or acknowledged again since then are not changed. `renewed_deadline_ms` is the new end of
+        the renewed locks; None keeps their deadlines.
         """
         for batch in batches:
             for first, last, is_renewal in _runs(batch):
@@ -130,7 +140,7 @@ class Holdings:
                     self._ranges.assign(held_first, held_last, Delivery(deadline_ms, held.delivery_count))
 
     def discard(self, ranges: Iterable[AcquiredRange]) -> None:
-        """Remove ranges that were taken for a response but are not sent."""
+        """Remove ranges that were selected for a response but are not sent."""
         for first, last, _ in ranges:
             self._ranges.discard(first, last)
 
@@ -140,7 +150,7 @@ class Holdings:
 
 
 def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:
-    """Split the batch into runs of (first offset, last offset, whether it is renewed)."""
+    """Split a batch into runs of (first offset, last offset, whether the run is renewed)."""
     first, last, types = batch
     if len(types) == 1:
         yield first, last, types[0] == AcknowledgeType.RENEW

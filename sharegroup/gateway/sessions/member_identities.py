@@ -1,9 +1,11 @@
-"""The identity of each client in its group: `share.client.id.as.instance.id`, a config of this project.
+"""Maps clients to members of their groups if `share.client.id.as.instance.id`, a config of this project, is set.
 
-A share consumer generates a new member id at each start and cannot send a group instance id. If its group has this
-config, the client id is the instance id of a static member (KIP-345). The id that the client sends then identifies only
-its incarnation. The member id is the one that the group coordinator stores for the instance id and returns in each
-heartbeat response. So a gateway has no state that can be lost: any other gateway learns the id from the next heartbeat.
+A share consumer generates a new member id each time it starts, and cannot send a group instance id. If its group has
+this config, the client id is the instance id of a static member (KIP-345). The member id that the client sends then
+identifies only its *incarnation*, that is, one process of the member.
+
+The group coordinator stores the actual member id for the instance id, and returns it in each heartbeat response. A
+gateway therefore has no state that can be lost: another gateway receives the id with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -16,24 +18,32 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.protocol.share_session import SessionKey
 
-#: Incarnations kept in memory. An evicted one waits for its next heartbeat.
+#: Most incarnations in memory. Fetches of an evicted one wait for its next heartbeat.
 MAX_KEPT = 100_000
 
 
 class Identity(NamedTuple):
-    """The id of a member in its group, and for a static member the id of its incarnation."""
+    """The identity of a client in its group.
+
+    Attributes:
+        member_id: the id of the member.
+        incarnation_id: the member id that the client sent, if the member is static, else None.
+    """
 
     member_id: str
     incarnation_id: str | None = None
 
     @property
     def is_static(self) -> bool:
-        """Whether the membership outlives the client incarnation (KIP-345)."""
+        """Whether the member is static, so that it stays in its group when the client restarts (KIP-345)."""
         return self.incarnation_id is not None
 
 
 class MemberIdentities:
-    """The member identity of each incarnation, by group and sent member id. Must be created on the event loop."""
+    """The identity of each client by group and the member id that it sent.
+
+    Must be created on the event loop.
+    """
 
     def __init__(self, group_configs: GroupConfigs) -> None:
         self._group_configs = group_configs
@@ -41,7 +51,7 @@ class MemberIdentities:
         self._news = asyncio.Event()
 
     def instance_id_for(self, group_id: str, client_id: str) -> str | None:
-        """Return the group instance id of a client. None for a dynamic member, or a client without a client id."""
+        """Return the group instance id of a client; None for a dynamic member or an empty client id."""
         if not client_id.strip() or not self._group_configs.group_config(group_id).client_id_as_instance_id:
             return None
         return client_id
@@ -56,22 +66,22 @@ class MemberIdentities:
         self._news = asyncio.Event()
 
     def remove(self, process: SessionKey) -> None:
-        """Remove an incarnation that has left or was replaced by another one."""
+        """Remove a client process that has left or was replaced by another one."""
         self._stored.pop(process.shortened, None)
 
     def get(self, process: SessionKey) -> Identity:
-        """Return the identity of an incarnation.
+        """Return the identity of a client process.
 
-        If no member id is stored for it, it is a dynamic member, whose member id is the one that it has sent.
+        If no member id is stored for it, it is a dynamic member, and its member id is the one that it sent.
         """
         stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
 
     async def wait_until_known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
-        """Wait until the identity of a client is known.
+        """Wait until the identity of a client process is known.
 
-        Raises RequestError (SHARE_SESSION_NOT_FOUND, after which the client opens another session) if it is not known
-        in time, because this gateway has answered no heartbeat of the incarnation or has evicted it.
+        Raises RequestError (SHARE_SESSION_NOT_FOUND, after which the client opens another session) if that takes longer
+        than `timeout_s`. The gateway has then answered no heartbeat of the process, or has evicted its identity.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,8 +1,8 @@
-"""The times until which members are known to be in their groups. Early answers depend on them. No clock, no I/O.
+"""The leases of members, that is, the times until which they are certainly in their groups. No clock, no I/O.
 
-Each heartbeat response of the job contains the time until which the member stays in its group, whatever happens to its
-next heartbeats. After a member has left or timed out, its records go to others, so its acknowledgements must not be
-confirmed early.
+Each heartbeat response of the job contains the time until which the member stays in its group even if it sends no
+further heartbeat. After a member has left or timed out, other members receive its records. The gateway may therefore
+answer an acknowledgement before the job has processed it only while the lease is valid.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from sharegroup.protocol.short_names import shorten_name
 
-#: Members kept in memory. Acknowledgements of an evicted member are answered by the job.
+#: Most members in memory. Acknowledgements of an evicted member are answered only after the job has processed them.
 MAX_KEPT = 100_000
 
 
 class Lease:
-    """The time of a member in its group. An ended lease stays ended; a new join gets a new lease."""
+    """The time until which a member is certainly in its group. A lease that has ended is never valid again."""
 
     __slots__ = ("_deadline_ms", "_is_over")
 
@@ -27,11 +27,11 @@ class Lease:
 
     @property
     def deadline_ms(self) -> int:
-        """The time until which the member is certainly in its group; -1 if it is not known or has ended."""
+        """The time until which the member is certainly in its group, in ms since the epoch; -1 if there is none."""
         return -1 if self._is_over else self._deadline_ms
 
     def extend(self, deadline_ms: int) -> None:
-        """Set the end of the membership (milliseconds since the epoch); the newest value from the job counts."""
+        """Set the end of the lease, in ms since the epoch. The newest value from the job replaces the previous one."""
         self._deadline_ms = deadline_ms
 
     def end(self) -> None:
@@ -39,27 +39,27 @@ class Lease:
         self._is_over = True
 
     def is_valid_at(self, until_ms: int) -> bool:
-        """Return whether the member is certainly in its group at that time."""
+        """Return whether the member is certainly in its group at the time `until_ms`."""
         return not self._is_over and until_ms < self._deadline_ms
 
 
 class MemberLeases:
-    """The leases of the members that recently sent heartbeats through this gateway, by group and member."""
+    """The leases of members that recently sent heartbeats through this gateway, by group and member id."""
 
     def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Lease] = OrderedDict()
-        #: Called with the group of each lease that has been ended.
+        #: Called with the group id when a lease has been ended.
         self.on_end: Callable[[str], None] = lambda _: None
 
     def get(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease of the member, or an expired one if none is known."""
+        """Return the lease of a member, or one that is not valid if none is stored."""
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def get_or_create(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease that a heartbeat response will extend. Call it before the heartbeat is sent.
+        """Return the lease that a heartbeat response will extend. Must be called before the heartbeat is sent.
 
-        If the member's end overtakes the response, the response extends a lease that has already ended and has no
-        effect.
+        If the member's membership ends before the response arrives, the response extends a lease that has already
+        ended, which has no effect.
         """
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())

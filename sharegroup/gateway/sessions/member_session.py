@@ -1,6 +1,6 @@
-"""A share session while it is served: its partitions with their buffers, and the records of one response.
+"""Serves one share session: its partitions with their buffers, and the records of each response.
 
-A response holds complete record batches, each once, and lists only offsets that they cover; see `slicing`.
+A response contains complete record batches, each once, and lists only offsets in these batches; see `slicing`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)
 
-#: Limit of one partition in one response, because batches beyond MaxRecords cost time on the event loop.
+#: Most bytes of one partition that are read for one response. Batches beyond MaxRecords would only cost time on the
+#: event loop.
 MAX_PARTITION_BYTES = 1_048_576
 
 
 class PartitionRecords(NamedTuple):
-    """The records of one partition in a response, and when the first of their locks ends."""
+    """The records of one partition in a response, and when the first of their locks ends (ms since the epoch)."""
 
     slice: Slice
     lock_deadline_ms: int
 
 
 class FetchLimits(NamedTuple):
-    """MaxRecords, MaxBytes, BatchSize and the acquire mode of a ShareFetch."""
+    """The limits in a ShareFetch: MaxRecords, MaxBytes, BatchSize and whether MaxRecords is exact (KIP-1206)."""
 
     max_records: int
     max_bytes: int
@@ -49,8 +50,8 @@ class FetchLimits(NamedTuple):
 class MemberSession:
     """Serves the fetches and acknowledgements of one share session.
 
-    `make` creates the MemberPartition of a partition when it is first used. `group_config` returns the group's current
-    config.
+    `make` creates the MemberPartition of a share-partition when the session first uses it. `group_config` returns the
+    current config of the group.
     """
 
     def __init__(
@@ -72,21 +73,22 @@ class MemberSession:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     def get_partition(self, key: TopicIdPartition) -> MemberPartition:
-        """Return the MemberPartition of a share-partition; creates it if needed."""
+        """Return the MemberPartition of a share-partition. It is created at the first call."""
         found = self._partitions.get(key)
         if found is None:
             found = self._partitions[key] = self._make(key, self._news.set)
         return found
 
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Start a new session: the job takes back what the member held in these partitions."""
+        """Start a new session, at which the job releases the records that the member held in these partitions."""
         for key in partitions:
             self.get_partition(key).open()
 
     def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
-        """End the session; `owned` are the partitions that the member has fetched through no other session since.
+        """End the session.
 
-        A static member keeps what it was sent, unless its client has ended the session itself (`is_final`).
+        `owned` are the partitions that the member has not fetched through another session since. A static member keeps
+        the records that it was sent, unless its client has ended the session itself (`is_final`).
         """
         for key, partition in self._partitions.items():
             if key in owned and (is_final or not partition.is_static):
@@ -105,29 +107,33 @@ class MemberSession:
         self._partitions[key] = partition
 
     def on_topic_deleted(self, topic_id: UUID) -> None:
-        """Remove the partitions of a topic that the job has reported as deleted."""
+        """Remove the partitions of a deleted topic."""
         for key in [key for key in self._partitions if key.topic_id == topic_id]:
             self._partitions.pop(key).on_topic_deleted()
 
     def on_leader_change(self, key: TopicIdPartition) -> None:
-        """Wake a waiting fetch, because the partition has a new leader or the topic is gone."""
+        """Wake a waiting fetch, because the partition has a new leader or its topic was deleted."""
         if key in self._partitions:
             self._news.set()
 
     def on_new_leader(self) -> None:
-        """Send all standing demands again, because a restarted job may not have them."""
+        """Send all open demands again, because the job has restarted and may not have them."""
         for partition in self._partitions.values():
             partition.read_ahead.mark_demand_lost()
         self._news.set()
 
     def drain(self) -> None:
-        """Stop delivering records: unacquire the read-ahead, and records that arrive later."""
+        """Stop delivering records. Buffered records, and records that arrive later, are unacquired."""
         for partition in self._partitions.values():
             partition.drain()
         self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Unacquire records whose locks nearly expired, of partitions no longer fetched, and of an idle member."""
+        """Unacquire buffered records that the member will not fetch in time.
+
+        These are records whose locks have nearly expired, records of partitions that are no longer fetched, and all
+        records of an idle member.
+        """
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
         for key, partition in self._partitions.items():
             if partition.read_ahead.buffered:
@@ -136,19 +142,19 @@ class MemberSession:
                     partition.unacquire_read_ahead()
 
     def end_wait(self) -> None:
-        """Record that the response is complete, so no fetch of the member waits."""
+        """Record that no fetch of the member waits, because its response is complete."""
         for partition in self._partitions.values():
             partition.read_ahead.end_wait()
 
     def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Unacquire the read-ahead of partitions that the member no longer fetches."""
+        """Unacquire buffered records of partitions that the member no longer fetches."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:
-        """The partitions used so far."""
+        """The partitions that the session has used."""
         return self._partitions.keys()
 
     @property
@@ -159,18 +165,18 @@ class MemberSession:
     # -- records -----------------------------------------------------------------------------------------------------
 
     def clear_changes(self) -> None:
-        """Reset the event, so that only later changes end the next `wait`."""
+        """Reset the event, so that only changes after this call end the next `wait`."""
         self._news.clear()
         self._look_again_s = None
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until a partition has changes or a failed read may be retried, for at most `timeout_s`."""
+        """Wait up to `timeout_s` until a partition has changed or a failed read may be retried."""
         again_s = self._look_again_s
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
-        """Return whether the buffer of a partition is empty; the fetch then counts as waiting for it."""
+        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for it."""
         buffer = self.get_partition(key).read_ahead
         if buffer.buffered:
             return False
@@ -180,16 +186,19 @@ class MemberSession:
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
     ) -> list[TopicIdPartition]:
-        """Return the partitions without a response since they were put into `rounds`; new ones are put there."""
+        """Return the partitions for which no response has arrived since they were added to `rounds`.
+
+        Partitions that are not in `rounds` are added.
+        """
         answered = {key: self.get_partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
 
     def request_records(
         self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int, is_round: bool = False
     ) -> None:
-        """Send demands for these partitions to the job, as far as needed.
+        """Send demands for records of these partitions to the job if needed.
 
-        `is_round`: the job answers them after one round, also without records.
+        With `is_round`, the job responds after one attempt, even if there are no records.
         """
         for key in partitions:
             self.get_partition(key).request_records(now_ms, wanted, is_round)
@@ -203,11 +212,15 @@ class MemberSession:
         now_ms: Callable[[], int],
         may_wait: bool = False,
     ) -> PartitionRecords | None:
-        """Take records of a partition from its buffer, within the limits; None if nothing can be sent now.
+        """Return records of a partition from its buffer, within the limits; None if nothing can be sent now.
 
-        `is_first`: the response is still empty, so a batch may exceed MaxBytes. `now_ms` returns the brokers' time; it
-        is read again because reading records takes time. `may_wait`: the fetch may wait until a record batch is
-        complete of which the member has acquired a part.
+        Args:
+            key: the partition.
+            topic: its topic.
+            limits: the remaining limits of the response.
+            is_first: whether the response is still empty, so that a batch may exceed MaxBytes.
+            now_ms: returns the brokers' time; it is called again after reading records, which takes time.
+            may_wait: whether the fetch may wait until the rest of a partly acquired record batch has been acquired.
         """
         partition = self.get_partition(key)
         buffer = partition.read_ahead
@@ -243,12 +256,15 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Return whether records were unacquired instead of sent, because their locks nearly expired."""
+        """Unacquire records of a response if their locks have nearly expired. Return whether that was done."""
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
-        """Read the log from `offset`; return False if that is impossible now. The buffer may change meanwhile."""
+        """Read the log from `offset`. Return False if that is impossible now.
+
+        The buffer may change during the read.
+        """
         if not self._reader.pause_s(position, offset):
             try:
                 await self._reader.read(position, offset)
@@ -268,7 +284,7 @@ class MemberSession:
         return False
 
     def _read_on(self, ranges: Sequence[AcquiredRange], position: LogPosition, covered_to: int) -> None:
-        """Read what the next response will need, before it is requested."""
+        """Start to read the part of the log that the next response will need."""
         for first, last, _ in ranges:
             if last > covered_to:
                 self._reader.prefetch(position, max(first, covered_to + 1))

@@ -1,8 +1,9 @@
-"""The share sessions of all nodes while they are served: the session through which a member fetches each partition.
+"""The share sessions at all nodes while they are served, and through which one each member fetches a partition.
 
-A member has a session at each node that leads some of its partitions. When a leader moves, its partition moves from one
-session to another, and either session may end first. The records that the member holds move along. So they outlive the
-previous session, and the member may acknowledge them through either.
+A member has a session at each node that leads some of its partitions. If the leader of a partition changes, the
+partition moves from one session of the member to another, with the records that the member holds. Either session may
+end first. The records therefore do not depend on the previous session, and the member may acknowledge them through
+either session.
 """
 
 from __future__ import annotations
@@ -47,19 +48,20 @@ from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: How long a demand of a member stands at the job before it is renewed.
+#: How long a demand (a request for records) waits at the job before it is sent again.
 DEMAND_WAIT_MS = 300_000
-#: A demand whose response is this late was lost with the job and is sent again.
+#: If no response arrives within `DEMAND_WAIT_MS` and this time, the demand was lost when the job restarted. It is sent
+#: again.
 LOST_AFTER_MS = 10_000
-#: A member keeps the records that it consumes in this time when others have waited for as long. It is about two
-#: micro-batches.
+#: If other members have waited for this long, a member keeps only the buffered records that it consumes in this time.
+#: It is about two micro-batches.
 KEEP_MS = 500
-#: How often the locks of share-partitions are divided among their members again.
+#: How often the locks of each share-partition are divided among its members.
 SHARE_INTERVAL_MS = 500
 
 
 class MemberSessions:
-    """Finds or creates the session that serves a member, and ends sessions."""
+    """Creates, finds and ends the sessions that serve members."""
 
     def __init__(
         self,
@@ -77,13 +79,13 @@ class MemberSessions:
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
         self._served: dict[ShareSession, MemberSession] = {}
-        #: The session through which a member last fetched a partition; it has the MemberPartition.
+        #: The session through which a member last fetched a partition. Its MemberSession has the MemberPartition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
-        #: Called when a fetch of a member waits, if this gateway reserves records; None otherwise.
+        #: Called when a fetch of a member waits; None if this gateway does not reserve offsets.
         self.on_wait: Callable[[MemberPartition], None] | None = None
-        #: Called with the number of records that a micro-batch acquired for a member.
+        #: Called with the share-partition and the number of records that a micro-batch acquired for a member.
         self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
         self.delivery_counts = DeliveryCounts()
         #: Whether this gateway has stopped delivering records.
@@ -93,7 +95,7 @@ class MemberSessions:
         cluster.on_log_change(self._on_leader_change)
 
     def sessions_at(self, node_id: int) -> ShareSessionCache:
-        """Return the sessions at one node."""
+        """Return the share sessions at one node."""
         if node_id not in self._nodes:
             self._nodes[node_id] = ShareSessionCache(self._config.gateway.max_share_sessions)
         return self._nodes[node_id]
@@ -106,7 +108,7 @@ class MemberSessions:
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
 
     def get_served(self, session: ShareSession) -> MemberSession:
-        """Return the served session; creates it if needed."""
+        """Return the MemberSession that serves a session. It is created at the first call."""
         if session not in self._served:
             self._served[session] = MemberSession(
                 session,
@@ -117,9 +119,9 @@ class MemberSessions:
         return self._served[session]
 
     def move_partitions(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
-        """Assign the partitions to this session, which is served.
+        """Assign partitions to this session, which must be served already.
 
-        Returns the partitions that moved from another session of the member, with the records that it holds.
+        Returns the partitions that moved from another session of the member, together with the records that it holds.
         """
         moved = set()
         for key in partitions:
@@ -137,15 +139,16 @@ class MemberSessions:
         return self._owners.get((session.key, key)) is session
 
     def get_member_partition(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
-        """Return the member's state in a share-partition, from whichever of its sessions has it."""
+        """Return the member's state in a share-partition, from the session through which it last fetched it."""
         owner = self._owners.get((session.key, key), session)
         return self.get_served(owner).get_partition(key)
 
     def end_session(self, session: ShareSession, is_final: bool = False) -> None:
-        """End a session and release what the member holds through it, as Kafka's leaders do.
+        """End a session and release the records that the member holds through it, as Kafka's leaders do.
 
-        A partition that the member has forgotten, or now fetches at another node, keeps its locks. A static member
-        keeps everything for its next session, unless its client has ended this one (`is_final`).
+        Records of a partition that was removed from the session, or that the member now fetches at another node, stay
+        locked. A static member keeps all its records for its next session, unless its client has ended this one
+        (`is_final`).
         """
         served = self._served.pop(session, None)
         if served is None:
@@ -162,19 +165,19 @@ class MemberSessions:
                 self.end_session(session)
 
     def drain(self) -> None:
-        """Stop delivering records and unacquire the read-ahead, because the gateway stops."""
+        """Stop delivering records and unacquire buffered ones, because the gateway is shutting down."""
         self.is_draining = True
         for served in self._served.values():
             served.drain()
 
     def connection_holds_records(self, connection_id: int) -> bool:
-        """Return whether members of this connection have records that they may still acknowledge."""
+        """Return whether members of this connection hold records whose locks are valid."""
         return self._any_held(
             served for served in self._served.values() if served.session.connection_id == connection_id
         )
 
     def member_holds_records(self, process: SessionKey) -> bool:
-        """Return whether a member has records that it may still acknowledge."""
+        """Return whether a member holds records whose locks are valid."""
         sessions = (cache.get(*process) for cache in self._nodes.values())
         return self._any_held(self._served[found] for found in sessions if found is not None and found in self._served)
 
@@ -184,12 +187,12 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions and return what their members hold."""
+        """End all sessions, and return the records that their members hold to the job."""
         for session in list(self._served):
             self.end_session(session)
 
     def upkeep(self) -> None:
-        """Unacquire read-ahead that members do not use."""
+        """Unacquire buffered records that members will not use, or that other members wait for."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
@@ -215,7 +218,7 @@ class MemberSessions:
 
     @property
     def sessions_by_node(self) -> dict[int, ShareSessionCache]:
-        """The sessions of each node that has had some."""
+        """The share sessions of each node that has had sessions."""
         return dict(self._nodes)
 
     @property
@@ -226,7 +229,7 @@ class MemberSessions:
 
     @property
     def cached_bytes(self) -> int:
-        """The memory that record batches use."""
+        """The memory that cached record batches use, in bytes."""
         return self._cache.byte_count
 
     # -- broadcasts of the job -----------------------------------------------------------------------------------------
@@ -266,7 +269,7 @@ class MemberSessions:
             served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Unacquire what our members do not consume soon, because members of another gateway wait."""
+        """Unacquire buffered records that our members will not consume soon, because members elsewhere wait."""
         now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.member_partitions:
@@ -306,5 +309,5 @@ class MemberSessions:
 
     @property
     def cache(self) -> BatchCache:
-        """The record batches that members are served from."""
+        """The cache of record batches from which members are served."""
         return self._cache

@@ -1,8 +1,8 @@
-"""Acknowledgements whose outcome is not known yet, by member. A member's leave waits for them.
+"""Acknowledgements whose outcome is not known yet, by member. A member's leave must wait for them.
 
 A client may send its last acknowledgements on one connection and leave its group on another. Kafka's partition leaders
-accept such acknowledgements whether or not the member is still in its group. Here the job releases the records of a
-member that leaves, so the leave must not overtake them.
+accept such acknowledgements whether or not the member is still in its group. In this project, the job releases the
+records of a member that leaves, so the job must receive the acknowledgements before the leave.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
 from sharegroup.protocol.share_session import SessionKey
 
-#: How long a leave waits for acknowledgements that have not arrived.
+#: How long a leave waits for acknowledgements that the gateway has not received yet.
 GRACE_S = 0.2
 
 
 class OpenAcknowledgements:
-    """The open acknowledgements of all members of this gateway.
+    """The acknowledgements of all members of this gateway whose outcome is not known yet.
 
     `holds` returns whether a member has records that it may acknowledge.
     """
@@ -28,24 +28,24 @@ class OpenAcknowledgements:
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
         self._holds = holds
         self._open: OpenOutcomes[SessionKey] = OpenOutcomes()
-        #: For members that leave while they hold records. Done when they acknowledge or close a share session.
+        #: Futures for leaves of members that hold records, completed when the member acknowledges or ends a session.
         self._changes: OpenOutcomes[SessionKey] = OpenOutcomes()
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
-        """Keep these outcomes until each is done."""
+        """Add outcomes. Each is kept until it is done."""
         for outcome in outcomes:
             self._open.add(process, outcome)
         self.notify_change(process)
 
     def notify_change(self, process: SessionKey) -> None:
-        """Wake a waiting leave, because the member has acknowledged or has closed a share session."""
+        """Wake a waiting leave, because the member has acknowledged or closed a share session."""
         self._changes.complete(process)
 
     async def wait(self, process: SessionKey) -> None:
-        """Wait until the outcomes are known. Each is done by its timeout at the latest.
+        """Wait until the outcomes of all acknowledgements of a member are known. Each has a timeout.
 
-        The acknowledgements may still be on their way on another connection. A member that holds records has `GRACE_S`
-        to send them or to close its share session.
+        Acknowledgements may still arrive on another connection. A member that holds records therefore has `GRACE_S` to
+        send them or to close its share session.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):

@@ -1,17 +1,17 @@
-"""Measures the usual time between a member's fetches, to detect members that stopped fetching. No clock, no I/O."""
+"""Measures the usual time between a member's fetches, to detect that it has stopped fetching. No clock, no I/O."""
 
 from __future__ import annotations
 
-#: A member that has not fetched for this number of its usual intervals is idle.
+#: A member is idle if it has not fetched for this number of its usual intervals.
 IDLE_INTERVALS = 4
 
 
 class PollRhythm:
-    """Measures the fetches of one session, between which the member processes records. All times are milliseconds.
+    """Measures the pauses between the fetches of one session, in which the member processes records. Times are in ms.
 
-    Only pauses after a response with records count, because a member that got none fetches again immediately. One
-    longer pause raises the usual pause at once; shorter pauses lower it slowly. A member that got more records than
-    before may take longer in proportion.
+    Only pauses after a response with records count, because a member without records fetches again immediately. One
+    longer pause raises the usual pause immediately, while shorter pauses lower it slowly. A member that received more
+    records than before is allowed a proportionally longer pause.
     """
 
     def __init__(self) -> None:
@@ -39,8 +39,7 @@ class PollRhythm:
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
         """Return whether the member has not fetched for `IDLE_INTERVALS` of its usual intervals.
 
-        The limit is at least `least_ms` and at most `most_ms`. It is `most_ms` for a member that has no usual interval
-        yet.
+        This limit is at least `least_ms` and at most `most_ms`. It is `most_ms` as long as no usual interval is known.
         """
         if self._left_ms is None:
             return False

@@ -1,6 +1,7 @@
-"""The read-ahead for one member in one share-partition: the buffer, and the demands that fill it. No I/O, no clock.
+"""Read-ahead for one member in one share-partition: a buffer, and the demands (requests for records) that fill it.
 
-`credit` decides its size. Ranges that leave the buffer other than by `remove` must be unacquired by the caller.
+No I/O, no clock. `credit` decides how many records to request. Ranges that a method removes and returns must be
+unacquired by the caller, except those that `remove` removes because they are sent.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from sharegroup.gateway.sessions.demands import FetchDemand, FetchDemands
 from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange, ReadableRanges, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
-#: Ranges offered to one response. It bounds the cost of encoding when redelivered records are scattered.
+#: Most ranges for one response. It limits the cost of encoding if redelivered records are scattered.
 MAX_RANGES = 1_000
-#: A demand for one round whose answer is so late, in ms, was lost with the job; it is sent again.
+#: If the response to a demand for one attempt is this late (in ms), the demand was lost when the job restarted, and is
+#: sent again.
 ROUND_LOST_AFTER_MS = 10_000
 
 
 class ReadAhead:
-    """Decides when to request how many records from the job, and buffers the records that arrive.
+    """Decides when to request how many records from the job, and buffers the records that arrive. All times are in ms.
 
-    All times are milliseconds. See `Credit` and `FetchDemands` for the arguments.
+    See `Credit` and `FetchDemands` for the arguments.
     """
 
     def __init__(
@@ -32,15 +34,15 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: The last offset of an incomplete record batch whose rest was requested.
+        #: The last acquired offset of an incomplete record batch whose remaining records were requested.
         self._rest_behind: int | None = None
-        #: Whether the newest records were assigned by this gateway, which may assign the rest of their record batch to
-        #: another member.
+        #: Whether this gateway assigned the newest records itself, from its reservation. It may assign the rest of
+        #: their record batch to another member.
         self._is_assigned = False
 
     @property
     def buffered(self) -> int:
-        """The number of records that are ready to be sent."""
+        """The number of buffered records, which are ready to be sent."""
         return len(self._buffer)
 
     @property
@@ -49,7 +51,7 @@ class ReadAhead:
         return self._is_waiting
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
-        """Return whether a fetch waits and the client has received nothing from this share-partition for `for_ms`."""
+        """Return whether a fetch waits, and nothing was sent from this share-partition for `for_ms`."""
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
@@ -63,18 +65,21 @@ class ReadAhead:
         return self._buffer.ranges(most)
 
     def readable_ranges(self) -> ReadableRanges:
-        """Return the first ranges with the same isolation level, for `slice_response`. Call `remove_expiring` first."""
+        """Return the first buffered ranges that have the same isolation level, for `slice_response`.
+
+        Call `remove_expiring` before.
+        """
         return self._buffer.readable_ranges(MAX_RANGES)
 
     def locked_ranges(self, ranges: Sequence[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
+        """Return the buffered parts of `ranges` with their locks. Each range is (first offset, last offset, ...)."""
         return self._buffer.locked_ranges(ranges)
 
     def remove(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
-        """Remove the result of `slice_response` from the buffer: records sent to the client, and gaps.
+        """Remove the result of `slice_response` from the buffer: ranges that are sent to the client, and gaps.
 
-        Returns the deadline of the shortest lock among the records sent, which the response must contain; None if there
-        are none.
+        Returns the end of the lock that expires first among those ranges, which the response must contain; None if
+        there are none.
         """
         self._buffer.remove(gaps)
         shortest = self._buffer.remove(acquired)
@@ -91,16 +96,19 @@ class ReadAhead:
         self.credit.record_empty_buffer(now_ms, self._demands.is_ahead)
 
     def end_wait(self) -> None:
-        """Record that a fetch ended without records of this share-partition (MaxWaitMs expired, or others had some)."""
+        """Record that a fetch has ended without records of this share-partition.
+
+        Either MaxWaitMs has expired, or the response has records of other share-partitions.
+        """
         self._is_waiting = False
 
     # -- the job's side -----------------------------------------------------------------------------------------
 
     def records_to_request(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
-        """Return how many records to request from the job now, or None; call `record_demand` afterwards.
+        """Return how many records to request from the job now, or None.
 
-        `wanted` is MaxRecords of a fetch, or None if the call follows a response of the job. `is_round`: the fetch
-        waits for only one response of the job.
+        If the caller then sends a demand, it must call `record_demand`. `wanted` is MaxRecords of a fetch, or None if
+        the call follows a response of the job. `is_round` is True if the fetch waits only for one attempt of the job.
         """
         if wanted is not None:
             self.credit.set_fetch_size(wanted, now_ms)
@@ -109,10 +117,11 @@ class ReadAhead:
         return self.credit.records_to_request(self.buffered, self._is_starved, now_ms)
 
     def records_to_complete_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
-        """Return how many records to request to complete the record batch in which `part` ends; `rest` are missing.
+        """Return how many records to request so that the record batch in which `part` ends becomes complete.
 
-        None: send `part` as it is. 0: wait, because the response to a demand may bring the rest. A rest that other
-        members hold is not waited for, nor one that would exceed what the member may be sent at once.
+        `rest` is the number of its missing records. None means that `part` is sent as it is. 0 means that the fetch
+        waits, because the response to an open demand may contain the rest. The fetch does not wait if other members
+        hold the rest, or if the member may not be sent that many records.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
@@ -126,18 +135,18 @@ class ReadAhead:
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
-        """Return how long the demand may wait at the job for others."""
+        """Return how long a demand that is sent now may wait at the job for other demands."""
         return 0 if self._is_starved else self.credit.linger_ms(self.buffered, now_ms)
 
     def record_demand(
         self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False
     ) -> None:
-        """Record a demand that was sent to the job; at most one is standing at a time."""
+        """Record a demand that was sent to the job. It replaces the standing one."""
         self._demands.add(FetchDemand(demand_id, now_ms, records, not self._is_starved, linger_ms, is_round))
         self.credit.record_demand()
 
     def record_failed_demand(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
-        """Delay the next demand by `retry_ms`, because this one got an error or could not be sent."""
+        """Delay the next demand by `retry_ms`, because the job rejected this one or it could not be sent."""
         if self._demands.remove(demand_id) is not None:
             self._demands.pause_until(now_ms + retry_ms)
 
@@ -149,9 +158,9 @@ class ReadAhead:
         now_ms: int,
         read_committed: bool = False,
     ) -> bool:
-        """Add the records that the job acquired to the buffer.
+        """Add records that the job acquired to the buffer.
 
-        Returns False and changes nothing for a repeated response, or one that is no longer expected.
+        Returns False and changes nothing if the response is repeated or no longer expected.
         """
         demand = self._demands.remove(demand_id)
         if demand is None:
@@ -169,16 +178,16 @@ class ReadAhead:
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
 
     def mark_demand_lost(self) -> None:
-        """Treat the demand as lost, because the job has restarted; its response is still accepted."""
+        """Regard the standing demand as lost, because the job has restarted. Its response is still accepted."""
         self._demands.mark_lost()
 
     # -- ranges to unacquire ---------------------------------------------------------------------------------------
 
     def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
-        """Remove and return the ranges whose lock ends within `min_left_ms`. The caller unacquires them.
+        """Remove and return the ranges whose locks end within `min_left_ms`. The caller must unacquire them.
 
-        They include ranges whose lock has ended. The job has made those available again, but has counted a delivery
-        that did not happen.
+        They include ranges whose locks have ended. The job has already made these available again, but has counted a
+        delivery that did not take place.
         """
         due = self._buffer.remove_expiring(now_ms + min_left_ms)
         if due:
@@ -186,22 +195,22 @@ class ReadAhead:
         return due
 
     def remove_uncommitted(self) -> list[AcquiredRange]:
-        """Remove and return all ranges that were acquired before the group was altered to read committed records only.
+        """Remove and return all ranges that were acquired with read_uncommitted. The caller must unacquire them.
 
-        The caller unacquires them.
+        Called when the group has been altered to read_committed.
         """
         return self._buffer.remove_uncommitted()
 
     def remove_all(self) -> list[AcquiredRange]:
-        """Remove and return all ranges, because the member no longer fetches. The caller unacquires them."""
+        """Remove and return all ranges, because the member no longer fetches. The caller must unacquire them."""
         self.credit.reset()
         return self._buffer.remove_last(self.buffered)
 
     def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
         """Remove and return the highest ranges, which the member will not consume within `keep_ms`.
 
-        The caller unacquires them, because other members wait. For `keep_ms` there is no read-ahead beyond the kept
-        records.
+        The caller must unacquire them, because other members wait for them. For `keep_ms` there is no further
+        read-ahead.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
@@ -210,10 +219,10 @@ class ReadAhead:
         return self._buffer.remove_last(self.buffered - keep)
 
     def close(self) -> list[AcquiredRange]:
-        """Remove and return all ranges, and accept no response to earlier demands.
+        """Remove and return all ranges, and accept no responses to earlier demands.
 
-        The member's session has ended, or the job has ended all its acquisitions. The caller unacquires the ranges
-        unless the topic is deleted.
+        Called when the member's session has ended, or when the job has ended all its acquisitions. The caller must
+        unacquire the ranges unless the topic was deleted.
         """
         self._demands.clear()
         return self._buffer.remove_last(self.buffered)

@@ -1,4 +1,4 @@
-"""Ranges that were acquired for a member but not sent yet, each with the end of its lock. No I/O, no clock."""
+"""Buffers ranges that were acquired for a member but not sent yet, each with the end of its lock. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sharegroup.types import AcquiredRange
 
 
 class LockedRange(NamedTuple):
-    """An acquired range, and when its lock ends."""
+    """An acquired range, and when its lock ends (in ms since the epoch)."""
 
     first_offset: int
     last_offset: int
@@ -21,7 +21,7 @@ class LockedRange(NamedTuple):
 
 
 class ReadableRanges(NamedTuple):
-    """The first ranges of a buffer. Either all or none of them must be read as committed records only."""
+    """The first ranges of a buffer that have the same isolation level, and whether that is read_committed."""
 
     ranges: list[AcquiredRange]
     read_committed: bool
@@ -34,7 +34,7 @@ class _Delivery(NamedTuple):
 
 
 class ReadAheadBuffer:
-    """Disjoint ranges in offset order. `len` is the number of offsets; times are milliseconds since the epoch."""
+    """Disjoint ranges in offset order. `len` is the number of offsets. Times are in ms since the epoch."""
 
     def __init__(self) -> None:
         self._ranges: RangeMap[_Delivery] = RangeMap()
@@ -45,18 +45,18 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Add the ranges that a demand acquired. They replace overlapping ranges, because they are newer."""
+        """Add ranges that were acquired together. They replace overlapping ranges, because they are newer."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
             self._count(lock_deadline_ms, last - first + 1)
 
     def ranges(self, most: int) -> list[AcquiredRange]:
-        """Return the first `most` ranges, ascending; they stay until `remove`."""
+        """Return the first `most` ranges, in ascending order, without removing them."""
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
     def readable_ranges(self, most: int) -> ReadableRanges:
-        """Return the first ranges with the same isolation level, at most `most`; they stay until `remove`."""
+        """Return up to `most` ranges from the start that have the same isolation level, without removing them."""
         ranges: list[AcquiredRange] = []
         read_committed = False
         for first, last, delivery in islice(self._ranges, most):
@@ -68,7 +68,7 @@ class ReadAheadBuffer:
         return ReadableRanges(ranges, read_committed)
 
     def locked_ranges(self, ranges: Iterable[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
+        """Return the buffered parts of `ranges` with their locks. Each range is (first offset, last offset, ...)."""
         return [
             LockedRange(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
             for entry in ranges
@@ -76,7 +76,10 @@ class ReadAheadBuffer:
         ]
 
     def remove(self, ranges: Iterable[Sequence[int]]) -> int | None:
-        """Remove ranges, (first offset, last offset, ...); return when the shortest of their locks ends, if any."""
+        """Remove ranges. Return the end of the lock among them that expires first; None if nothing was removed.
+
+        Each range is (first offset, last offset, ...).
+        """
         shortest: int | None = None
         for entry in ranges:
             removed = self._remove(entry[0], entry[1])
@@ -84,7 +87,7 @@ class ReadAheadBuffer:
         return shortest
 
     def remove_last(self, records: int) -> list[AcquiredRange]:
-        """Remove and return the `records` highest offsets; ascending."""
+        """Remove and return the `records` highest offsets, in ascending order."""
         cut: list[AcquiredRange] = []
         for first, last, delivery in reversed(list(self._ranges)):
             if records <= 0:
@@ -96,7 +99,7 @@ class ReadAheadBuffer:
         return cut[::-1]
 
     def remove_expiring(self, deadline_ms: int) -> list[AcquiredRange]:
-        """Remove and return the ranges whose lock ends by `deadline_ms`; ascending."""
+        """Remove and return the ranges whose locks end by `deadline_ms`, in ascending order."""
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
             return []
@@ -110,7 +113,7 @@ class ReadAheadBuffer:
         return due
 
     def remove_uncommitted(self) -> list[AcquiredRange]:
-        """Remove and return the ranges acquired for a group that read uncommitted records; ascending."""
+        """Remove and return the ranges that were acquired with read_uncommitted, in ascending order."""
         found = [
             AcquiredRange(first, last, delivery.delivery_count)
             for first, last, delivery in self._ranges
@@ -120,11 +123,11 @@ class ReadAheadBuffer:
         return found
 
     def shortest_deadline_ms(self) -> int | None:
-        """Return when the first lock of the buffered ranges ends; None if the buffer is empty."""
+        """Return when the first lock in the buffer ends; None if the buffer is empty."""
         return min(self._by_deadline, default=None)
 
     def _remove(self, first: int, last: int) -> int | None:
-        """Remove what is buffered of first..last; return the deadline of the shortest of its locks."""
+        """Remove offsets first..last. Return the end of the lock among them that expires first, or None."""
         shortest: int | None = None
         for piece_first, piece_last, delivery in self._ranges.items(first, last):
             deadline_ms = delivery.lock_deadline_ms

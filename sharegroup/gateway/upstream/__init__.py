@@ -1,1 +1,1 @@
-"""The Kafka cluster behind the gateway."""
+"""The Kafka cluster for which the gateway serves share groups: metadata, configs and connections."""

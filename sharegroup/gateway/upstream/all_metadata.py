@@ -1,4 +1,4 @@
-"""Metadata of all topics: as bytes for clients, and decoded for the gateway itself."""
+"""Requests the metadata of all topics: undecoded for clients, and decoded for the gateway itself."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,14 +19,17 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class DecodedMetadata:
-    """Decodes metadata of all topics. It keeps the last topics and decodes only those whose bytes have changed."""
+    """Decodes the metadata of all topics. Only topics whose bytes have changed since the last call are decoded."""
 
     def __init__(self) -> None:
         self._last: tuple[MetadataBytes, MetadataResponse] | None = None
         self._topics: dict[str, tuple[TopicPiece, _Topic]] = {}
 
     def decode(self, metadata: MetadataBytes) -> MetadataResponse:
-        """Decode a response. Unchanged topics are the same objects as before. Raises MalformedRequestError."""
+        """Decode a response. Topics that have not changed are the same objects as before.
+
+        Raises MalformedRequestError if the bytes are not a Metadata response.
+        """
         if self._last is not None and self._last[0] == metadata:
             return self._last[1]
         known = self._topics if self._last is not None and self._last[0].version == metadata.version else {}
@@ -49,19 +52,19 @@ class DecodedMetadata:
 
 
 class AllMetadata:
-    """Requests metadata from any broker that responds. Methods raise UpstreamUnavailableError."""
+    """Requests metadata from any broker. Methods raise UpstreamUnavailableError if no broker responds."""
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
         self._decoded = DecodedMetadata()
 
     async def fetch_decoded(self) -> MetadataResponse:
-        """Return the metadata of all topics. Unchanged topics are the same objects as before."""
+        """Return the metadata of all topics. Topics that have not changed are the same objects as before."""
         metadata = await self.fetch_bytes()
         return await read_response(len(metadata.body), partial(self._decoded.decode, metadata))
 
     async def fetch_bytes(self, max_version: int | None = None) -> MetadataBytes:
-        """Return the metadata of all topics, not decoded, in a version of at most `max_version`."""
+        """Return the undecoded metadata of all topics, in the newest version up to `max_version`."""
         return await self._connections.query_any(partial(_ask, max_version))
 
 
@@ -73,9 +76,9 @@ async def _ask(max_version: int | None, connection: ReconnectingConnection) -> M
 
 
 async def read_response(size: int, work: Callable[[], T]) -> T:
-    """Run `work` on a response of `size` bytes; on a thread if that takes milliseconds.
+    """Run `work`, which reads a response of `size` bytes. A large response is read on a thread.
 
-    Raises UpstreamUnavailableError if the response is invalid.
+    Raises UpstreamUnavailableError if the response is malformed.
     """
     try:
         return await asyncio.to_thread(work) if size > LARGE_BYTES else work()

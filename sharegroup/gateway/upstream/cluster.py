@@ -1,4 +1,4 @@
-"""The gateway's view of the upstream cluster, and the maximum age of its metadata."""
+"""The upstream cluster: its metadata as far as the gateway has read it, and requests to its brokers."""
 
 import asyncio
 import logging
@@ -23,53 +23,57 @@ __all__ = ["Leader", "Topic", "UpstreamCluster"]
 
 logger = logging.getLogger(__name__)
 
-#: Minimum pause between two requests for all metadata, whatever clients request.
+#: Minimum pause between two requests for all metadata, however many clients cause them.
 REFRESH_PAUSE_S = 0.2
-#: How long a topic that was seen is assumed to exist, and the timeout of checking it again.
+#: How long a topic is assumed to exist after it was checked, and the timeout of a request that checks it again.
 SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
-#: Time without a response from a partition's leader after which the metadata is refreshed.
+#: If a partition's leader has not responded for this long, the metadata is refreshed.
 SLOW_RESPONSE_S = 2.0
 
 T = TypeVar("T")
 
 
 class UpstreamCluster:
-    """The cluster at the bootstrap servers of kafka-python's `settings`. Methods raise UpstreamUnavailableError."""
+    """The cluster at the bootstrap servers in kafka-python's `settings`.
+
+    Methods raise UpstreamUnavailableError if the broker, or all brokers, do not respond.
+    """
 
     def __init__(self, settings: ClientSettings) -> None:
         self._connections = BrokerConnections(settings)
         self._all_metadata = AllMetadata(self._connections)
         self._known = KnownTopics()
-        #: The metadata that clients are sent.
+        #: Undecoded metadata for responses to clients.
         self.snapshots = MetadataSnapshots(self._all_metadata.fetch_bytes)
         self._refreshed = float("-inf")
         #: Whether the last request for all metadata succeeded.
         self.is_reachable = False
         self._refreshing = asyncio.Lock()
-        #: {topic: time of the last request for it}, by the loop's clock; times before `_doubted_until` do not count.
+        #: {topic: time of the last request for its metadata}, in seconds of the event loop's clock. Times before
+        #: `_doubted_until` do not count.
         self._seen: dict[str, float] = {}
         self._doubted_until = float("-inf")
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._next_check: asyncio.Task[None] | None = None
         self._next_names: set[str] = set()
-        self._outage = OutageLog(logger, "failed to read the brokers' metadata", "the metadata is read again")
-        #: Of requests for log end offsets, by broker.
+        self._outage = OutageLog(logger, "failed to read the brokers' metadata", "the metadata can be read again")
+        #: Outages of requests for log end offsets, by broker.
         self.log_end_outages = OutageLogs(
             logger,
             "failed to list log end offsets of broker %(broker)d",
-            "log end offsets of broker %(broker)d are listed again",
+            "log end offsets of broker %(broker)d can be listed again",
         )
-        self._check_outage = OutageLog(logger, "failed to look up topics", "topics are looked up again")
+        self._check_outage = OutageLog(logger, "failed to look up topics", "topics can be looked up again")
 
     # -- known state -----------------------------------------------------------------------------------------------
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers of the newest metadata, sorted."""
+        """The ids of the brokers in the newest metadata, sorted."""
         return self._connections.node_ids
 
     def address(self, node_id: int) -> Address:
-        """Return a broker's (host, port), or its last known address while it is away."""
+        """Return a broker's (host, port). This is its last known address if it is not in the newest metadata."""
         return self._connections.address(node_id)
 
     def topic(self, name: str) -> Topic | None:
@@ -86,13 +90,14 @@ class UpstreamCluster:
         return None if topic is None else topic.leaders.get(partition)
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the broker's topic id, or one made from the name if the broker has none."""
+        """Return the topic id of the broker. If it has none, return an id that is computed from the name."""
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for each topic partition (id, index) whose log may have changed.
+        """Register a callback for each topic partition (topic id, partition index) whose log may have changed.
 
-        The partition has another leader or leader epoch, so its end may have been truncated, or it was deleted.
+        Either the partition has another leader or leader epoch, so the end of its log may have been truncated, or it
+        was deleted.
         """
         self._known.on_log_change(changed)
 
@@ -110,10 +115,10 @@ class UpstreamCluster:
         return await self._connections.connection_to(node_id).ask(request, response, max_version, timeout_s)
 
     async def while_leading(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `asked`, a request to a partition's leader; stop waiting once another broker leads.
+        """Return the result of `asked`, a request to the leader of a partition, while that broker stays the leader.
 
-        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError, also if another broker
-        leads.
+        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError if the leader does not
+        respond or another broker has become the leader.
         """
         task = quiet_task(asked)
         try:
@@ -129,11 +134,11 @@ class UpstreamCluster:
             task.cancel()
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker and their versions."""
+        """Return the APIs of a broker with their versions."""
         return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
-        """Request all metadata, unless another call has just done so."""
+        """Request all metadata, unless a concurrent call has already done so."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -153,7 +158,7 @@ class UpstreamCluster:
             self._seen = dict.fromkeys(self._known.by_name, sent)
 
     async def try_refresh(self) -> bool:
-        """Refresh if possible. On an error, log it, keep the known state and return False."""
+        """Refresh the metadata. If that fails, log the error, keep the known metadata and return False."""
         try:
             await self.refresh()
         except UpstreamUnavailableError as error:
@@ -163,7 +168,7 @@ class UpstreamCluster:
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that exist; refreshes if one is unknown."""
+        """Return those of the named topics that exist. The metadata is refreshed if a topic is unknown."""
         wanted = set(names)
         if not wanted <= self._known.by_name.keys():
             await self.refresh()
@@ -171,15 +176,19 @@ class UpstreamCluster:
         return {name: known[name] for name in wanted if name in known}
 
     async def newest_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that exist now; topics seen more than a second ago are checked again."""
+        """Return those of the named topics that exist now.
+
+        A topic that was last checked more than a second ago is checked again.
+        """
         wanted = set(names)
         await asyncio.gather(*(self._check(name) for name in wanted if name in self._known.by_name))
         return await self.topics(wanted)
 
     async def exists(self, topic_id: uuid.UUID) -> bool:
-        """Return whether the topic exists: it was seen within the last second, or is checked now.
+        """Return whether the topic exists now.
 
-        If no broker responds within a second, the last known state counts.
+        If it was last checked more than a second ago, it is checked again. If no broker responds within a second, the
+        last known state is used.
         """
         topic = self.topic_by_id(topic_id)
         if topic is not None:
@@ -187,16 +196,19 @@ class UpstreamCluster:
         return self.topic_by_id(topic_id) is not None
 
     def expire_seen_topics(self) -> None:
-        """Check topics again on each use for a second, because topics are being deleted."""
+        """Check topics again at each use during the next second, because topics are being changed."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 
     def mark_deleted(self, topic_id: uuid.UUID) -> None:
-        """Mark a topic as deleted by the job, whatever brokers report; a new topic of the same name has another id."""
+        """Mark a topic as deleted, because the job has reported it. Brokers may still return it for a while.
+
+        A new topic of the same name has another id.
+        """
         self._known.mark_deleted(topic_id)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:
-        """Apply a Metadata response about all topics."""
+        """Store the metadata of a response that contains all topics."""
         self._connections.update_brokers(metadata)
         self._known.apply_metadata(metadata)
 
@@ -216,7 +228,7 @@ class UpstreamCluster:
         await asyncio.shield(check)
 
     async def _run_check(self) -> None:
-        """Request all topics that are to be checked in one request."""
+        """Check all topics that are waiting to be checked with one request."""
         await asyncio.sleep(0)  # to include topics of the same loop iteration
         names, self._next_names, self._next_check = self._next_names, set(), None
         asked, this_check = asyncio.get_running_loop().time(), asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Config requests to the upstream: resources other than groups, and the configs of groups that the upstream owns."""
+"""Config requests to the upstream brokers: for resources other than groups, and group configs that brokers store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -28,14 +28,17 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 
 
 class NamedResource(Protocol):
-    """The part of a request or response that identifies a resource."""
+    """An item of a request or response that identifies a resource by type and name."""
 
     resource_type: int
     resource_name: str
 
 
 class UpstreamConfigs:
-    """Sends config requests to upstream brokers. Methods raise UpstreamUnavailableError."""
+    """Sends config requests to upstream brokers.
+
+    Methods raise UpstreamUnavailableError if the broker does not respond.
+    """
 
     def __init__(self, cluster: UpstreamCluster) -> None:
         self._cluster = cluster
@@ -47,7 +50,7 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """Return {(type, name): DescribeConfigsResult}, with the details that the client's `request` asks for."""
+        """Return {(type, name): DescribeConfigsResult} with the details that the client's `request` includes."""
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
@@ -64,14 +67,17 @@ class UpstreamConfigs:
         resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource],
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
-        """Alter configs and return {(type, name): (error code, message)}; `validate_only` alters nothing."""
+        """Alter configs and return {(type, name): (error code, message)}.
+
+        With `validate_only`, the changes are only validated.
+        """
         message = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, IncrementalAlterConfigsResponse)
 
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
-        """Set exactly these configs of each resource; returns the same as `alter`."""
+        """Set exactly these configs of each resource, and reset all others. Returns the same as `alter`."""
         message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, AlterConfigsResponse)
 
@@ -85,7 +91,10 @@ class UpstreamConfigs:
         return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
-        """Return (error code, resources) of these types, or of all types. Old brokers list only what they support."""
+        """Return (error code, resources) of these types, or of all types if `types` is empty.
+
+        Old brokers return only resources of the types that they support.
+        """
         request = ListConfigResourcesRequest
         ranges = (await self._cluster.features(node_id)).ranges
         if request.API_KEY not in ranges:
@@ -106,18 +115,18 @@ class UpstreamConfigs:
 def config_result(
     resource: Resource, entries: list[_Result.DescribeConfigsResourceResult], code: int = 0, message: str | None = None
 ) -> _Result:
-    """Return the configs of a resource as in a DescribeConfigs response."""
+    """Return the entry of a resource in a DescribeConfigs response."""
     kind, name = resource
     return _Result(error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries)
 
 
 def resource_of(item: NamedResource) -> Resource:
-    """Return the (type, name) of an item of a request or response."""
+    """Return the (type, name) of a resource in a request or response."""
     return item.resource_type, item.resource_name
 
 
 def results_of(response: IncrementalAlterConfigsResponse | AlterConfigsResponse) -> dict[Resource, ConfigResult]:
-    """Return {(type, name): (error code, message)}."""
+    """Return {(type, name): (error code, message)} of the resources in a response."""
     return {resource_of(found): (found.error_code, found.error_message) for found in response.responses}
 
 

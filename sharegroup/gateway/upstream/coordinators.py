@@ -1,4 +1,4 @@
-"""The upstream coordinators of groups and transactions, looked up for many keys at once."""
+"""Looks up the upstream coordinators of groups and transactional ids."""
 
 import asyncio
 from collections.abc import Collection
@@ -9,14 +9,14 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.first_available_broker import Brokers
 
-#: The first version whose request has many keys (KIP-699).
+#: The first version of FindCoordinator whose request may have many keys (KIP-699).
 MANY_KEYS_VERSION = 4
-#: Concurrent requests with one key each; bounded because other requests share the connection.
+#: Most concurrent requests with one key each. It is limited because other requests use the same connection.
 ONE_KEY_REQUESTS = 64
 
 
 class Coordinator(NamedTuple):
-    """A broker's response for a key; the node is valid if there is no error."""
+    """A broker's response for one key. `node_id` is valid only if there is no error."""
 
     node_id: int
     error_code: int = 0
@@ -26,9 +26,10 @@ class Coordinator(NamedTuple):
 async def find_coordinators(
     brokers: Brokers, node_id: int, keys: Collection[str], key_type: int
 ) -> dict[str, Coordinator]:
-    """Return the coordinator of each key, as broker `node_id` knows it. An old broker gets one request per key.
+    """Return the coordinator of each key, according to broker `node_id`.
 
-    Raises UpstreamUnavailableError.
+    A broker that supports only one key per request receives one request per key. Raises UpstreamUnavailableError if the
+    broker does not respond.
     """
     _, newest = (await brokers.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
     if newest >= MANY_KEYS_VERSION:

@@ -1,7 +1,7 @@
-"""Requests that any upstream broker can answer.
+"""Sends requests that any upstream broker can answer to the first broker that responds.
 
-They are sent to the port's own broker, or to another one if it is unavailable. A client may have only the address of
-this port, and get all others through it.
+They are sent to the broker of the port that the client uses, or to another one if it does not respond. A client may
+have only the address of this port, and receives all other addresses through it.
 """
 
 import asyncio
@@ -16,16 +16,19 @@ from sharegroup.kafka_clients.connections.headers import Response
 
 T = TypeVar("T")
 
-#: Timeout of each broker but the last. Clients wait at least 10 s for these responses.
+#: Timeout of each broker except the last. Clients wait at least 10 s for these responses.
 TIMEOUT_S = 3.0
 
 
 class Brokers(Protocol):
-    """Sends requests as the gateway or as a client. Methods raise UpstreamUnavailableError."""
+    """Sends requests to brokers, with the identity of the gateway or of a client.
+
+    Methods raise UpstreamUnavailableError if the broker does not respond.
+    """
 
     @property
     def node_ids(self) -> Sequence[int]:
-        """The brokers of the newest metadata, sorted."""
+        """The ids of the brokers in the newest metadata, sorted."""
 
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
@@ -33,11 +36,14 @@ class Brokers(Protocol):
         """Send a request to one broker, in the newest version that both sides support."""
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker and their versions."""
+        """Return the APIs of a broker with their versions."""
 
 
 async def request_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Return the first result of `ask`, trying `first_asked` and then the others. Raises the last broker's error."""
+    """Return the first result of `ask`, which is called with `first_asked` and then with the ids of the other brokers.
+
+    If all brokers fail, raises the error of the last one.
+    """
     *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:
         with contextlib.suppress(UpstreamUnavailableError, asyncio.TimeoutError):

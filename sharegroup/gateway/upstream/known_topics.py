@@ -1,4 +1,4 @@
-"""The topics of the upstream cluster in the newest metadata: ids, leaders, and changes."""
+"""The topics in the newest metadata of the upstream cluster: ids, leaders, and changes."""
 
 import uuid
 from collections import OrderedDict
@@ -10,19 +10,26 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
-#: Ids of deleted topics that are kept, so that outdated metadata of a broker does not bring them back.
+#: Most ids of deleted topics that are kept, so that outdated metadata of a broker does not restore such a topic.
 MAX_DELETED = 10_000
 
 
 class Leader(NamedTuple):
-    """The leader of a topic partition; node -1: none now."""
+    """The leader of a topic partition. The node id is -1 if there is no leader now."""
 
     node_id: int
     epoch: int
 
 
 class Topic(NamedTuple):
-    """A topic; `leaders` by partition index. `has_made_id`: the brokers have no ids, and the gateway made this one."""
+    """A topic in the metadata.
+
+    Attributes:
+        name: its name.
+        topic_id: its id.
+        leaders: {partition index: leader}.
+        has_made_id: whether the brokers do not support topic ids, so that the gateway computed the id from the name.
+    """
 
     name: str
     topic_id: uuid.UUID
@@ -31,7 +38,7 @@ class Topic(NamedTuple):
 
 
 class KnownTopics:
-    """Topics by name and by id. Calls watchers for each topic partition whose log may have changed."""
+    """Topics by name and by id. Calls callbacks for each topic partition whose log may have changed."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -49,22 +56,25 @@ class KnownTopics:
         return None if name is None else self._by_name.get(name)
 
     def get_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the broker's topic id, or one made from the name if the broker has none."""
+        """Return the topic id of the broker. If it has none, return an id that is computed from the name."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return derive_topic_id(self._cluster_id, name)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for (topic id, partition index) of changed logs."""
+        """Register a callback for (topic id, partition index) of each log that may have changed."""
         self._watchers.append(changed)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:
-        """Apply a Metadata response about all topics."""
+        """Store the metadata of a response that contains all topics."""
         self._cluster_id = metadata.cluster_id or self._cluster_id
         self._replace(self._by_name, self._topics_of(metadata))
 
     def apply_metadata_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
-        """Apply a Metadata response about these topics; those with other errors than being unknown stay."""
+        """Store the metadata of a response that contains only the topics `names`.
+
+        A topic with an error is not changed, except that an unknown topic is removed.
+        """
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         reported = found.keys() | absent
@@ -72,7 +82,7 @@ class KnownTopics:
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
     def mark_deleted(self, topic_id: uuid.UUID) -> None:
-        """Mark a topic as deleted, whatever brokers report; a new topic of the same name has another id."""
+        """Mark a topic as deleted, even if brokers still return it. A new topic of the same name has another id."""
         topic = self.by_id(topic_id)
         self._deleted[topic_id] = None
         if len(self._deleted) > MAX_DELETED:
@@ -87,7 +97,7 @@ class KnownTopics:
                 continue
             topic_id = self.get_id(found.name, found.topic_id)
             has_made_id = topic_id != found.topic_id
-            # A new topic of the same name gets the same made id, so a made id is never treated as deleted.
+            # A new topic of the same name gets the same computed id, so such an id is never treated as deleted.
             if topic_id in self._deleted and not has_made_id:
                 continue
             leaders = {
@@ -98,7 +108,7 @@ class KnownTopics:
         return topics
 
     def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
-        """Replace the topics `before` with `after`, and call the watchers."""
+        """Replace the topics `before` by `after`, and call the callbacks for changed logs."""
         self._by_name = {name: topic for name, topic in self._by_name.items() if name not in before} | dict(after)
         for topic in before.values():
             self._names.pop(topic.topic_id, None)

@@ -1,4 +1,4 @@
-"""The addresses that clients are sent for upstream brokers: one port of the gateway per broker."""
+"""The addresses of upstream brokers that clients receive: one port of the gateway per broker."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -9,29 +9,32 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 
 
 class Listeners:
-    """The advertised addresses of the open ports: at `host`, unless `advertised` names another address."""
+    """The advertised addresses of the open ports.
+
+    The host is `host`, unless `advertised` contains another address for the port.
+    """
 
     def __init__(self, host: str, advertised: AdvertisedListeners | None = None) -> None:
         self._host, self._hostname = host, socket.gethostname()
         self._advertised = advertised or AdvertisedListeners.parse("")
         self._addresses: dict[int, Address] = {}
-        #: The port for clients of gateways that died; None while it is not open.
+        #: The address of the port for clients of failed gateways; None while the port is not open.
         self.standby: Address | None = None
 
     @property
     def addresses(self) -> Mapping[int, Address]:
-        """{upstream broker: address} for the brokers that have a port."""
+        """{id of an upstream broker: address}, for the brokers that have a port."""
         return self._addresses
 
     def without_port(self, node_ids: Iterable[int]) -> list[int]:
-        """Return those of the brokers that have no port yet, sorted."""
+        """Return the ids of those brokers that have no port yet, sorted."""
         return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
     def add(self, node_id: int, port: int) -> None:
         self._addresses[node_id] = self._advertised_address(node_id, port)
 
     def add_standby(self, port: int) -> None:
-        """Add the open port for clients of other gateways."""
+        """Set the port for clients of failed gateways, which has been opened."""
         self.standby = self._advertised_address(STANDBY, port)
 
     def get_address(self, node_id: int) -> Address:

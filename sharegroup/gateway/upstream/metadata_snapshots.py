@@ -1,7 +1,8 @@
-"""Metadata of all topics as bytes: one snapshot for all clients that request the same version.
+"""Snapshots of the metadata of all topics, undecoded: one for all clients that request the same version.
 
-However many clients send requests, brokers get at most five requests a second for each version in use (clients use one
-to three). If the bytes have not changed, the previous snapshot is used again, which is already cut into topics.
+However many clients send requests, the brokers receive at most five requests per second for each version in use
+(clients use one to three versions). If the bytes have not changed, the previous snapshot, which is already split into
+topics, is used again.
 """
 
 import asyncio
@@ -11,21 +12,22 @@ from typing import NamedTuple
 from sharegroup.gateway.upstream.all_metadata import read_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 
-#: How long a snapshot may be sent. A client that retries after a leader change waits 0.1 s (`retry.backoff.ms`).
+#: Maximum age of a snapshot that is sent. For comparison: a client that retries after a leader change waits 0.1 s
+#: (`retry.backoff.ms`).
 FRESH_S = 0.2
 
 
 class _Snapshot(NamedTuple):
-    """The metadata, and when it was requested, by the loop's clock."""
+    """The metadata, and when it was requested, in seconds of the event loop's clock."""
 
     metadata: MetadataBytes
     requested_s: float
 
 
 class MetadataSnapshots:
-    """Caches metadata per version. For one event loop.
+    """Caches one snapshot per version. Must be used on one event loop.
 
-    `ask` fetches the metadata of all topics, in that version or the newest that brokers support.
+    `ask` requests the metadata of all topics in the given version, or in the newest one that the brokers support.
     """
 
     def __init__(self, ask: Callable[[int | None], Awaitable[MetadataBytes]]) -> None:
@@ -35,23 +37,26 @@ class MetadataSnapshots:
         self._invalidated = float("-inf")
 
     def get_newest(self, version: int) -> MetadataBytes | None:
-        """Return the last snapshot, however old it is, or None."""
+        """Return the last snapshot, however old it is; None if there is none."""
         found = self._newest.get(version)
         return None if found is None else found.metadata
 
     def is_fresh(self, version: int) -> bool:
-        """Return whether the last snapshot may still be sent."""
+        """Return whether the last snapshot is new enough to be sent to clients."""
         found = self._newest.get(version)
         now = asyncio.get_running_loop().time()
         return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
     def invalidate(self) -> None:
-        """Invalidate all snapshots requested before now, because topics are being changed."""
+        """Invalidate all snapshots that were requested before now, because topics are being changed."""
         self._invalidated = asyncio.get_running_loop().time()
         self._fetching.clear()
 
     async def get_fresh(self, version: int) -> MetadataBytes:
-        """Return a snapshot that may be sent. Raises UpstreamUnavailableError."""
+        """Return a snapshot that is new enough to be sent to clients.
+
+        Raises UpstreamUnavailableError if no broker responds.
+        """
         if self.is_fresh(version):
             return self._newest[version].metadata
         task = self._fetching.get(version)

@@ -1,4 +1,4 @@
-"""Separate connections to the brokers of a cluster, one per broker."""
+"""A separate set of connections to the brokers of a cluster, one per broker."""
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
@@ -7,14 +7,14 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import Reconne
 
 
 class NodeConnections:
-    """Connections to the current addresses of the brokers; `settings` are kafka-python's."""
+    """Connections to the current addresses of the brokers. `settings` are kafka-python's."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
         self._connections: dict[int, tuple[Address, ReconnectingConnection]] = {}
 
     def get(self, node_id: int) -> ReconnectingConnection:
-        """Return the connection to a broker. Raises UpstreamUnavailableError."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError if the broker is unknown."""
         address = self._cluster.address(node_id)
         kept = self._connections.get(node_id)
         if kept is None or kept[0] != address:

@@ -1,4 +1,4 @@
-"""A client's own connection to its upstream broker, through which other requests pass undecoded."""
+"""A client's own connection to its upstream broker, over which requests are forwarded undecoded."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sharegroup.kafka_clients.connections.headers import (
 from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
 
 PRODUCE, DELETE_TOPICS, CREATE_PARTITIONS = 0, 20, 37
-#: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
+#: Requests that change topics: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
 TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, CREATE_PARTITIONS, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
-#: Bytes of responses that the client has not received yet, above which no more are read from the broker. A response is
-#: always read to its end, however long it is.
+#: No further response is read from the broker while more than this many bytes are not sent to the client yet. A
+#: response that has begun is read to its end, however long it is.
 MAX_UNSENT_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Connects on the first forwarded request and closes with its client.
+    """Forwards the requests of one client. Connects to the broker at the first request.
 
-    `backoff` is shared by all connections to the broker. The caller reports each response with `on_sent`.
-    `topics_changed` is called with the API key when one of TOPIC_CHANGES is answered, before the client gets the
-    response.
+    `backoff` is shared by all connections to the broker. The caller must call `on_sent` for each response that it has
+    sent. `topics_changed` is called with the API key of a request in TOPIC_CHANGES when its response has arrived,
+    before the client receives the response.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class Passthrough:
         self._is_closed = False
 
     async def forward(self, header: RequestHeader, frame: memoryview) -> asyncio.Future[memoryview] | None:
-        """Send a client's frame; return a future of the response's frame, or None if there is no response.
+        """Send a client's request. Return a future of the response's frame, or None if the request has no response.
 
-        Raises UpstreamUnavailableError, and MalformedRequestError for an invalid Produce request.
+        Raises UpstreamUnavailableError if the broker is unavailable, and MalformedRequestError for an invalid Produce
+        request.
         """
         has_response = expects_response(header, frame)
         connection = self._connection or await self._connect()
@@ -68,7 +69,10 @@ class Passthrough:
         return response
 
     async def log_in(self, settings: ClientSettings) -> None:
-        """Authenticate again with new settings, because the client did. Raises UpstreamUnavailableError."""
+        """Reauthenticate at the broker with new settings, because the client has reauthenticated.
+
+        Raises UpstreamUnavailableError if the broker is unavailable or rejects the login.
+        """
         self._settings = settings
         if self._connection is not None:
             await self._connection.log_in(settings)
@@ -79,7 +83,7 @@ class Passthrough:
             self._connection.on_sent(size)
 
     def close(self) -> None:
-        """Close the connection; one that is being opened is closed when it is open."""
+        """Close the connection. If it is still being opened, it is closed as soon as it is open."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -106,9 +110,9 @@ class Passthrough:
 
 
 class _Link(UpstreamConnection):
-    """A connection that reads no faster than the client.
+    """A connection to a broker that is read no faster than the client reads its responses.
 
-    `unsent_bytes` is the size of the forwarded responses that were not sent yet.
+    `unsent_bytes` is the size of the responses that have arrived but have not been sent to the client.
     """
 
     def __init__(self) -> None:
@@ -116,7 +120,7 @@ class _Link(UpstreamConnection):
         self.unsent_bytes = 0
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a request; stop reading while the client is behind with the responses."""
+        """Send a request. Reading pauses while too many bytes of responses have not been sent to the client."""
         response = super().forward(frame, correlation_id)
         response.add_done_callback(self._on_response)
         return response
@@ -129,7 +133,7 @@ class _Link(UpstreamConnection):
             self.hold_frames()
 
     def on_sent(self, size: int) -> None:
-        """Record that `size` bytes were sent; resume reading when the client has caught up."""
+        """Record that `size` bytes were sent to the client. Reading resumes if few enough bytes are unsent."""
         was_held = self.unsent_bytes > MAX_UNSENT_BYTES
         self.unsent_bytes -= size
         if was_held and self.unsent_bytes <= MAX_UNSENT_BYTES:
@@ -137,7 +141,10 @@ class _Link(UpstreamConnection):
 
 
 def expects_response(header: RequestHeader, frame: memoryview) -> bool:
-    """Return False for a Produce with acks=0, else True. Raises MalformedRequestError."""
+    """Return False for a Produce with acks=0, else True.
+
+    Raises MalformedRequestError if a Produce request cannot be decoded.
+    """
     if header.api_key != PRODUCE:
         return True
     position = header.end

@@ -1,1 +1,1 @@
-"""Kafka's protocol as bytes: frames, headers, requests."""
+"""Kafka's protocol as bytes: decoding of requests, and encoding of large responses."""

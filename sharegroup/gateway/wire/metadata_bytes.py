@@ -1,11 +1,11 @@
-"""Metadata responses as bytes: split into topics and joined again, without decoding the partitions.
+"""Metadata responses as bytes: splits them into topics and joins these again, without decoding the partitions.
 
     | throttle time | brokers | cluster id | controller | n | topic | topic | ... | operations, error, tags |
     |<-------------------- head --------------------->|   |<-- one piece each -->|<--------- tail -------->|
 
-A topic's piece is the same in every response of one version (MetadataResponse.json, versions 0 to 13); it depends on
-neither the client nor the brokers' addresses. For 10,000 partitions, building and encoding a decoded response takes a
-quarter of a second, joining the pieces less than a millisecond.
+The encoded bytes of a topic are the same in every response of one version (MetadataResponse.json, versions 0 to 13).
+They depend neither on the client nor on the brokers' addresses. For 10,000 partitions, it takes a quarter of a second
+to build and encode a decoded response, but less than a millisecond to join the encoded topics.
 """
 
 import struct
@@ -30,15 +30,15 @@ from sharegroup.kafka_clients.connections.headers import (
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NO_ID = bytes(16)
-#: The first versions with these fields.
+#: The first versions that have these fields.
 _THROTTLE_TIME, _TOPIC_IDS, _TOPIC_OPERATIONS, _LEADER_EPOCHS, _OFFLINE_REPLICAS = 3, 10, 8, 7, 5
 _RACKS, _CLUSTER_ID, _FLEXIBLE, _ERROR_CODE = 1, 2, 9, 13
-#: Versions with the authorized operations of the cluster.
+#: The versions that have the authorized operations of the cluster.
 _CLUSTER_OPERATIONS = range(8, 11)
 
 
 class TopicPiece(NamedTuple):
-    """A topic as encoded in responses of one version; `name` is "" if the response has none."""
+    """A topic as it is encoded in responses of one version. `name` is empty if the response has no name."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -48,7 +48,7 @@ class TopicPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class MetadataBytes:
-    """A broker's response without its header, as `UpstreamConnection.ask` decodes it.
+    """A broker's response without its header. It has the methods that `UpstreamConnection.ask` requires.
 
     Its properties raise MalformedRequestError if the bytes are not such a response.
     """
@@ -60,17 +60,17 @@ class MetadataBytes:
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:
-        """Return whether a version has tagged fields."""
+        """Return whether the version has tagged fields; `UpstreamConnection.ask` calls this method."""
         return version >= _FLEXIBLE
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> Self:
-        """Keep the bytes; the properties parse them when first used."""
+        """Store the bytes, which the properties decode at their first use."""
         return cls(version, bytes(data))
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """Positions of the topic count and of the tail."""
+        """The position of the topic count, and that of the tail."""
         data, version = memoryview(self.body), self.version
         try:
             begin = _skip_head(data, version)
@@ -79,12 +79,12 @@ class MetadataBytes:
         return begin, len(data) - _tail_bytes(version)
 
     def parse(self) -> None:
-        """Parse the response now instead of at its first use; this takes milliseconds for 10,000 partitions."""
+        """Decode the response now instead of at its first use. For 10,000 partitions this takes milliseconds."""
         _ = self.without_topics, self.by_id, self.has_ids
 
     @cached_property
     def without_topics(self) -> MetadataResponse:
-        """The response as if no topic had been requested."""
+        """The decoded response, with an empty list of topics."""
         begin, tail = self._ends
         rest = b"".join((self.body[:begin], _encoded_count(0, self.version), self.body[tail:]))
         try:
@@ -102,12 +102,12 @@ class MetadataBytes:
 
     @cached_property
     def by_id(self) -> Mapping[uuid.UUID, TopicPiece]:
-        """The topics by topic id, from version 10 on."""
+        """The topics by topic id, which responses contain from version 10 on."""
         return {piece.topic_id: piece for piece in self.topics.values() if piece.topic_id is not None}
 
     @cached_property
     def has_ids(self) -> bool:
-        """Whether all topics have ids; brokers before 2.8 and compatible ones do not have them."""
+        """Whether all topics have ids. Topics of brokers before Kafka 2.8 and of some compatible brokers have none."""
         return all(piece.topic_id is not None for piece in self.topics.values() if not piece.error_code)
 
     def _cut(self) -> Iterator[TopicPiece]:
@@ -135,7 +135,7 @@ def decode_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataRe
 
 @dataclass
 class JoinedMetadata(EncodedResponse):
-    """A response joined of encoded topics, `topic_pieces`; `response` is the rest and has no topics."""
+    """A response that consists of encoded topics, `topic_pieces`, and of `response`, which has no topics."""
 
     response: MetadataResponse
     version: int
@@ -145,11 +145,11 @@ class JoinedMetadata(EncodedResponse):
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:
-        """Return the response with its length and header."""
+        """Return the encoded response with its length and header, as a list with one piece."""
         return [self.encode(correlation_id)]
 
     def encode(self, correlation_id: int) -> bytearray:
-        """Return the response as one piece."""
+        """Return the encoded response with its length and header."""
         version = self.version
         empty = memoryview(encode_response(self.response, version, correlation_id))
         tail = len(empty) - _tail_bytes(version)
@@ -180,7 +180,7 @@ def _skip_head(data: memoryview, version: int) -> int:
 
 
 def _tail_bytes(version: int) -> int:
-    """Return the size of what follows the topics; brokers send no tagged fields there."""
+    """Return the size of the part after the topics in bytes. Brokers send no tagged fields in it."""
     return 4 * (version in _CLUSTER_OPERATIONS) + 2 * (version >= _ERROR_CODE) + (version >= _FLEXIBLE)
 
 
@@ -202,7 +202,10 @@ def _topic(data: memoryview, begin: int, version: int) -> tuple[TopicPiece, int]
 
 
 def _skip_partitions(data: memoryview, position: int, version: int) -> int:
-    """Return the end of the partitions. They are most of the response, so each must cost as little as possible."""
+    """Return the position after the partitions of a topic.
+
+    Partitions are the largest part of a response, so this function is optimized for speed.
+    """
     count, position = _count(data, position, version)
     numbers = 14 if version >= _LEADER_EPOCHS else 10
     arrays = range(3 if version >= _OFFLINE_REPLICAS else 2)
@@ -240,7 +243,7 @@ def _encoded_count(count: int, version: int) -> bytes:
 
 
 def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:
-    """Return the begin and end of a string's bytes; null is empty."""
+    """Return the first position of a string's bytes and the position after them. Null is an empty string."""
     if version >= _FLEXIBLE:
         length, position = read_varint(data, position)
         length -= 1

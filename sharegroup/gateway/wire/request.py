@@ -1,8 +1,8 @@
-"""A decoded request, as handlers receive it.
+"""A decoded request, which is passed to handlers.
 
-Messages are instances of kafka-python's classes, whose fields are typed, or of ours (`sharegroup.protocol.messages`),
-which are created from Kafka's schemas at startup and whose fields are `Any`. ShareFetch and ShareAcknowledge are tuples
-(`share_request_decoding`).
+Messages are instances of kafka-python's classes, whose fields are typed, or of classes of
+`sharegroup.protocol.messages`, which are created from Kafka's schemas at startup and whose fields are `Any`. ShareFetch
+and ShareAcknowledge are tuples (`share_request_decoding`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ Body = TypeVar("Body", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Body]):
-    """A request. `body` is the message in the client's version; repr omits it because it may contain a password."""
+    """A decoded request. `repr` omits `body`, because it may contain a password."""
 
     header: RequestHeader
     body: Body = field(repr=False)
@@ -28,7 +28,7 @@ class Request(Generic[Body]):
 
     @property
     def version(self) -> int:
-        """The API version, which the response has too."""
+        """The API version of the request, and of its response."""
         return self.header.api_version
 
 
@@ -36,7 +36,7 @@ _API_NAMES = {int(key): key.name for key in ApiKey}
 
 
 def api_name(api_key: int) -> str:
-    """Return Kafka's name of an API, or its number if it is unknown."""
+    """Return Kafka's name of an API, or its number as text if the name is unknown."""
     return _API_NAMES.get(api_key, str(api_key))
 
 

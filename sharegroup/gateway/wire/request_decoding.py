@@ -1,18 +1,21 @@
-"""Decoder for requests from untrusted clients: linear in time and memory for any bytes.
+"""Decoder for requests of untrusted clients. Its cost is linear in time and memory, whatever the bytes are.
 
-kafka-python's message classes trust the bytes, which suits responses of brokers but not requests of clients:
+kafka-python's message classes trust the bytes, which is adequate for responses of brokers but not for requests of
+clients:
 
-- Each struct with tagged fields copies the rest of the frame: 4 MB of them block the event loop for over ten seconds. A
-  varint is read to its end at any length, in quadratic time.
-- A string that is cut off by the end of the frame is accepted as a shorter one, and null as any string or array.
+- Each struct with tagged fields copies the rest of the frame, so 4 MB of such structs block the event loop for over ten
+  seconds. A varint of any length is read to its end, which takes quadratic time.
+- A string that is cut off by the end of the frame is accepted as a shorter one. Null is accepted for any string or
+  array.
 
-This decoder fills the same classes by the same schemas. The two most frequent requests have their own decoder
+This decoder fills the same classes by the same schemas. The two most frequent requests have a separate decoder
 (`share_request_decoding`). All lengths are checked against the end of the frame. Tagged fields are skipped without
-copying, because clients do not send any known ones (those of Fetch are between brokers). Records are not copied either.
+being copied, because clients send none that the gateway uses (those of Fetch are sent only between brokers). Records
+are not copied either.
 
-The number of elements is limited: a frame of 1 MiB could contain half a million elements of two bytes, which are a
-hundred times larger as objects. Numbers count too, because each partition number of a rejected topic causes an entry in
-the response.
+The number of elements is limited, because a frame of 1 MiB could contain half a million elements of two bytes, which
+take a hundred times more memory as objects. Numbers in arrays are counted too, because each partition number of a
+rejected topic causes an entry in the response.
 """
 
 import functools
@@ -36,14 +39,14 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
-#: Most elements in the arrays of a request (structs, strings and numbers), and tagged fields: five times the
-#: acknowledgement batches of the largest sensible ShareFetch.
+#: Most elements in the arrays of a request (structs, strings and numbers), including tagged fields. The largest
+#: sensible ShareFetch has a fifth as many acknowledgement batches.
 MAX_ELEMENTS = 50_000
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
-#: Requests with their own decoder: the most frequent ones, with the most elements.
+#: Requests with a separate decoder, because they are the most frequent ones and have the most elements.
 _OWN: dict[type[ApiMessage], Callable[[memoryview, int, int, int], object]] = {
     ShareFetchRequest: decode_share_fetch,
     ShareAcknowledgeRequest: decode_share_acknowledge,
@@ -54,7 +57,7 @@ Struct = TypeVar("Struct", bound=DataContainer)
 
 
 class _Body:
-    """The bytes of a request, the number of elements that it may still have, and whether tagged fields were skipped."""
+    """The bytes of a request, the number of elements that it may still have, and whether it has tagged fields."""
 
     __slots__ = ("_elements_left", "data", "has_tagged_fields")
 
@@ -63,30 +66,31 @@ class _Body:
         self._elements_left = MAX_ELEMENTS
 
     def spend(self, count: int, what: str) -> None:
-        """Count elements. Raises MalformedRequestError if there are too many."""
+        """Subtract `count` elements of the field `what`. Raises MalformedRequestError if there are too many."""
         self._elements_left -= count
         if self._elements_left < 0:
             raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements in {what}")
 
 
-#: Returns the value at a position and the position after it. Raises MalformedRequestError, struct.error or
-#: UnicodeDecodeError.
+#: A function that returns the value at a position and the position after it. Raises MalformedRequestError, struct.error
+#: or UnicodeDecodeError for invalid bytes.
 _Decoder = Callable[[_Body, int], tuple[object, int]]
 _StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
-#: Decodes into an object of kafka-python's classes and returns the position after it.
+#: A function that sets fields of an object from the bytes at a position, and returns the position after them.
 _Step = Callable[[_Body, int, DataContainer], int]
 
 
 def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
-    """Decode a request into an instance of `message`, or a tuple for the requests in `_OWN`; tagged fields are dropped.
+    """Decode a request into an instance of `message`, or into a tuple for the requests in `_OWN`.
 
-    Raises UnknownVersionError, or MalformedRequestError if the bytes are not such a request.
+    Tagged fields are dropped. Raises UnknownVersionError if the version is not supported, and MalformedRequestError if
+    the bytes are not such a request.
     """
     return decode_untagged(message, header, frame)[0]
 
 
 def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
-    """Decode a request as `decode_request` does; also return whether it had tagged fields."""
+    """Decode a request as `decode_request` does. Also return whether it had tagged fields."""
     version = header.api_version
     low, high = message.valid_versions
     if not low <= version <= high:
@@ -104,7 +108,7 @@ def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: mem
 def leading_strings(
     message: type[ApiMessage], header: RequestHeader, frame: memoryview, count: int
 ) -> tuple[list[str], int]:
-    """Return the first `count` fields of a request, which are strings, and the position of the next field.
+    """Return the first `count` fields of a request, which must be strings, and the position of the next field.
 
     Raises MalformedRequestError if the bytes are not such a request.
     """
@@ -134,7 +138,7 @@ def _message(message: type[ApiMessage], version: int) -> _StructDecoder[ApiMessa
 
 
 def _struct(data_class: type[Struct], schema: StructField, version: int, is_flexible: bool) -> _StructDecoder[Struct]:
-    """Return a decoder that creates instances of `data_class`."""
+    """Return a decoder that creates instances of `data_class` by its schema."""
     steps = list(_steps(schema.untagged_fields(version), version, is_flexible))
     new = object.__new__
 
@@ -160,7 +164,7 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
 
 
 def _steps(fields: list[BaseField], version: int, is_flexible: bool) -> list[_Step]:
-    """Return one step per field, but only one for successive numbers."""
+    """Return the decoding steps of a struct: one per field, but only one for consecutive numbers."""
     steps: list[_Step] = []
     numbers: list[BaseField] = []
     for field in fields:
@@ -269,7 +273,7 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
 
 
 def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
-    """Decode an id; None is kafka-python's value for all zeros."""
+    """Decode a UUID. The value None stands for all zeros, as in kafka-python."""
     value = bytes(body.data[position : position + 16])
     if len(value) < 16:
         raise MalformedRequestError("a topic id is longer than the request")
@@ -277,7 +281,7 @@ def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
 
 
 def _nullable_struct(decode: _StructDecoder[Struct]) -> _Decoder:
-    """Return a decoder of a struct that may be null: a byte below zero means null (KIP-893)."""
+    """Return a decoder of a struct that may be null. It starts with a byte, which is negative for null (KIP-893)."""
 
     def decode_or_null(body: _Body, position: int) -> tuple[Struct | None, int]:
         (is_there,) = _INT8.unpack_from(body.data, position)
@@ -290,7 +294,7 @@ def _text(data: memoryview) -> str:
     return str(data, "utf-8")
 
 
-#: By type in the schema. Records are not copied, because they may be as large as a request.
+#: {type in the schema: conversion of its bytes}. Records are not copied, because they may be large.
 _CONVERSIONS: dict[str, Callable[[memoryview], object]] = {
     "string": _text,
     "bytes": bytes,

@@ -1,6 +1,6 @@
-"""ShareFetch responses in pieces, so that record batches are sent from the memory they were read into.
+"""Encodes ShareFetch responses as a list of pieces, so that record batches are sent without being copied.
 
-kafka-python's classes would copy them three times, and one member may read hundreds of megabytes per second.
+kafka-python's classes would copy them three times. One member may read hundreds of megabytes per second.
 """
 
 import struct
@@ -13,7 +13,7 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encode_varint
 from sharegroup.protocol.messages import ShareFetchResponse
 
-#: From this size on, a piece is sent by itself; copying a smaller one costs less than a system call.
+#: From this size on, a piece is sent separately. Copying a smaller piece costs less than a system call.
 _LARGE_BYTES = 32_768
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">iBih")  # correlation id, no tagged fields, throttle time, error
@@ -26,9 +26,9 @@ _NO_TAGS = b"\0"
 
 @dataclass
 class ShareFetchBytes(EncodedResponse):
-    """A response of version 1 or 2, which have the same layout.
+    """A ShareFetch response of version 1 or 2, which have the same layout.
 
-    `records` maps (topic id, partition index) to record batches; `response` has none.
+    `records` maps (topic id, partition index) to record batches. `response` contains no records.
     """
 
     response: ShareFetchResponse
@@ -38,7 +38,7 @@ class ShareFetchBytes(EncodedResponse):
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:
-        """Return the response with its length and header."""
+        """Return the encoded response with its length and header, as pieces to be sent one after the other."""
         message, out = self.response, _Pieces()
         out.add(_HEAD.pack(correlation_id, 0, message.throttle_time_ms, message.error_code))
         out.add(_string(message.error_message), _INT32.pack(message.acquisition_lock_timeout_ms))
@@ -56,7 +56,7 @@ class ShareFetchBytes(EncodedResponse):
 
 
 class _Pieces:
-    """Pieces to send: joins short ones and keeps long ones without copying."""
+    """Pieces to send. Short ones are joined, long ones are kept without copying them."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
@@ -73,7 +73,7 @@ class _Pieces:
                 self._size += len(part)
 
     def framed(self) -> list[Piece]:
-        """Return all pieces, with the length first."""
+        """Return all pieces, preceded by their total length."""
         self._end_short()
         first = self._pieces[0]
         assert isinstance(first, bytearray)

@@ -59,7 +59,7 @@ class SimulatedAppender:
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Append a row, as `RowAppender.append` does."""
         if self._is_closed:
-            raise JobUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway is shutting down")
         place = topic, self._partition_of(topic, key)
         queue = self._queues.get(place)
         if queue is None:

@@ -1,1 +1,1 @@
-"""Accept connections, within the limits of addresses and of the process."""
+"""Accepting connections, within limits per address and the limits of the process."""

@@ -1,8 +1,8 @@
-"""Listening port that accepts a few clients at a time, also when the process has no file descriptors left.
+"""Listening port that accepts a few clients at a time, and closes new clients if file descriptors are exhausted.
 
-asyncio's own server accepts up to a thousand clients in one go, while no client is served. Without descriptors it
-leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor to accept and close such
-clients, so that they can immediately try another gateway.
+asyncio's own server accepts up to a thousand clients in a row and serves no client meanwhile. Without free descriptors
+it leaves new clients in the queue until they time out. This acceptor keeps one spare descriptor. It uses that one to
+accept and close such clients, so that they can immediately try another gateway.
 """
 
 import asyncio
@@ -24,14 +24,17 @@ logger = logging.getLogger(__name__)
 MAX_ACCEPTS = 16
 #: Pause after clients were rejected because descriptors are exhausted, in seconds.
 EXHAUSTED_PAUSE_S = 0.1
-#: No descriptors left in this process or on this machine; the spare one helps.
+#: Errors for which the spare descriptor helps: the process or the machine has no descriptors left.
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-#: The machine is short of something else; waiting helps.
+#: Errors after which the acceptor pauses: those of `_NO_DESCRIPTOR`, and a lack of buffers or memory.
 _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts clients from its creation until `close`, on one event loop. `connect` creates the protocol of each."""
+    """Accepts clients on one event loop, from its creation until `close`.
+
+    `connect` creates the asyncio protocol of each client.
+    """
 
     def __init__(self, connect: Callable[[], asyncio.BaseProtocol], sockets: list[socket.socket]) -> None:
         self._connect, self.sockets = connect, sockets
@@ -46,7 +49,7 @@ class Acceptor:
 
     @classmethod
     async def listen(cls, connect: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int) -> Self:
-        """Listen on all addresses of `host`; port 0 means any free one. Raises OSError."""
+        """Listen on all addresses of `host`. Port 0 means any free port. Raises OSError if a port cannot be opened."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -62,7 +65,7 @@ class Acceptor:
         return cls(connect, sockets)
 
     def close(self) -> None:
-        """Accept no further clients and keep existing connections. Calling it again has no effect."""
+        """Stop accepting clients. Existing connections stay open. A second call has no effect."""
         while self.sockets:
             listening = self.sockets.pop()
             self._loop.remove_reader(listening)
@@ -78,7 +81,7 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept_some, listening)
 
     def _accept_some(self, listening: socket.socket) -> None:
-        """Accept up to `ACCEPTED_AT_ONCE` waiting clients."""
+        """Accept up to `MAX_ACCEPTS` waiting clients."""
         for _ in range(MAX_ACCEPTS):
             try:
                 accepted, _ = listening.accept()
@@ -125,7 +128,7 @@ class Acceptor:
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
     def _reject(self, listening: socket.socket) -> bool:
-        """Accept and close a waiting client with the spare descriptor; return False if that is not possible."""
+        """Accept and close a waiting client with the spare descriptor. Return False if that is not possible."""
         self._open_spare()
         if self._spare is None:
             return False
@@ -150,9 +153,10 @@ class Acceptor:
 
 
 def _disable_nagle(connection: socket.socket) -> None:
-    """Send the end of a response without waiting for acknowledgements of earlier bytes, which may take 40 ms.
+    """Disable Nagle's algorithm, which would delay the last bytes of a response by up to 40 ms.
 
-    asyncio does this only for sockets created with TCP's protocol number; those of `create_server` are not.
+    asyncio does this only for sockets that were created with TCP's protocol number. Sockets of `create_server` were
+    not.
     """
     with contextlib.suppress(OSError):  # the connection may have ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

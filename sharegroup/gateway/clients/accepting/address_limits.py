@@ -6,8 +6,8 @@
     gateway.max.connections.per.ip.overrides         max.connections.per.ip.overrides
     gateway.max.connection.creation.rate.per.ip      connection_creation_rate, of the default ip entity
 
-The two limits per address do not apply to an address with an override, such as another gateway or a load balancer. The
-last places are reserved for addresses with few connections, so that a flood from some addresses does not block others.
+An override replaces both limits per address, for example for another gateway or a load balancer. Some of the total is
+reserved for addresses with few connections, so that many connections from some addresses do not block others.
 """
 
 from collections import Counter
@@ -15,16 +15,20 @@ from collections.abc import Mapping
 
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 
-#: One place in `KEPT_PART` is reserved for addresses with fewer than `FEW_CONNECTIONS`.
+#: 1 of `KEPT_PART` connections is reserved for addresses with fewer than `FEW_CONNECTIONS` connections.
 KEPT_PART, FEW_CONNECTIONS = 50, 4
-#: Number of addresses with a known rate at which inactive ones are discarded.
+#: Number of addresses with a stored connection rate above which inactive addresses are discarded.
 MAX_REMEMBERED = 10_000
 
 
 class AddressLimits:
-    """Limits of `most` connections in total and `per_address` for each address.
+    """Counts connections, and rejects those above the limits.
 
-    `creation_rate` limits the new connections of an address per second; 0 means no limit.
+    Args:
+        most: the limit for all addresses together.
+        per_address: the limit for each address without an entry in `overrides`.
+        overrides: the limits of single addresses.
+        creation_rate: the limit of new connections per second and address; 0 means no limit.
     """
 
     def __init__(self, most: int, per_address: int, overrides: Mapping[str, int], creation_rate: int) -> None:
@@ -36,7 +40,7 @@ class AddressLimits:
         self._rates: dict[str, TokenBucket] = {}
 
     def add_or_reject(self, address: str, now_ms: float) -> str | None:
-        """Return why a new connection of an address is rejected; otherwise count it and return None."""
+        """Count a new connection and return None, or return the reason if a limit rejects it."""
         problem = self._problem(address, now_ms)
         if problem is None:
             self._connections[address] += 1

@@ -1,4 +1,4 @@
-"""The connected clients, and the end of those that are idle."""
+"""The connected clients. Closes those that are idle."""
 
 import asyncio
 import contextlib
@@ -17,22 +17,25 @@ logger = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """A client connection as this module uses it."""
+    """A client connection, with the members that this module uses."""
 
     connection_id: int
 
     def is_idle(self, now: float) -> bool:
-        """Return whether the client has been silent for too long; `now` is the loop's time in seconds."""
+        """Return whether the client has been silent for too long at `now`, the event loop's time in seconds."""
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection when all requests are answered and `may_close(connection_id)` returns True."""
+        """Close the connection as soon as all requests are answered and `may_close(connection_id)` returns True."""
 
     def close(self) -> None:
         """Close the connection without sending queued responses."""
 
 
 class Connections:
-    """All connections within `limits`, including those in a TLS handshake. `on_end` is called with the id of each."""
+    """All connections that `limits` allows, including those in a TLS handshake.
+
+    `on_end` is called with the id of each connection that has ended.
+    """
 
     def __init__(
         self, limits: AddressLimits, on_end: Callable[[int], None], counts: ClientCounts | None = None
@@ -55,7 +58,7 @@ class Connections:
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Register a connection; return False if a limit rejects it."""
+        """Register a connection. Return False if a limit rejects it."""
         now = asyncio.get_running_loop().time()
         problem = self._limits.add_or_reject(address, now * 1000)
         self._counts.count_connection(problem is None)
@@ -79,7 +82,7 @@ class Connections:
         self._on_end(connection.connection_id)
 
     def log_interrupted(self, client: str, error: UpstreamUnavailableError) -> None:
-        """Log that a client is disconnected because of the brokers. This may happen to all clients repeatedly."""
+        """Log that a client is disconnected because of the brokers; throttled, as it may affect all clients at once."""
         if (suffix := self._interrupted.next_suffix(asyncio.get_running_loop().time())) is not None:
             logger.warning(
                 "client %(client)s disconnected: %(error)s%(detail)s",
@@ -94,9 +97,9 @@ class Connections:
             connection.close()
 
     async def drain(self, may_close: Callable[[int], bool], timeout_s: float) -> bool:
-        """Disconnect each client when it has all responses and `may_close` allows it.
+        """Disconnect each client as soon as it has all responses and `may_close` allows it.
 
-        Returns whether all connections ended within `timeout_s`.
+        Returns whether all connections have ended within `timeout_s`.
         """
         self._is_empty.clear()
         for connection in self._connections:

@@ -1,6 +1,7 @@
-"""File descriptors, which limit how many connections the process can have.
+"""The limit of open files, which also limits how many connections the process can have.
 
-A client needs up to two: its connection and its link to the broker. The gateway needs some for itself.
+A client needs up to two file descriptors: one for its connection and one for its link to the broker. The gateway needs
+some descriptors for itself.
 """
 
 import logging
@@ -10,15 +11,15 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Descriptors for ports, brokers, tables and logs.
+#: Descriptors that the gateway needs for ports, connections to brokers, tables and logs.
 OWN_DESCRIPTORS = 128
 _OF_CLIENT = 2
-#: The limit to set if there is no hard limit.
+#: The soft limit that is set if there is no hard limit.
 ENOUGH = 65_536
 
 
 def raise_limit() -> int | None:
-    """Raise the soft limit of open files to the hard limit; return the resulting limit, None if unlimited."""
+    """Raise the soft limit of open files to the hard limit. Return the resulting limit, or None if unlimited."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return None
@@ -36,9 +37,9 @@ def raise_limit() -> int | None:
 
 
 def limit_connections(limit: int | None, wanted: int) -> int:
-    """Return how many of the `wanted` connections fit into `limit` open files (None: unlimited), at least one.
+    """Return how many of the `wanted` connections are possible with `limit` open files, at least one.
 
-    Logs a warning if there are fewer.
+    A `limit` of None means unlimited. Logs a warning if not all wanted connections are possible.
     """
     if limit is None or limit >= wanted * _OF_CLIENT + OWN_DESCRIPTORS:
         return wanted

@@ -1,22 +1,22 @@
-"""TCP keepalive, which detects a client whose machine or network has vanished.
+"""TCP keepalive, which detects clients whose machine or network has failed.
 
 Nothing arrives from such a client, not even the end of its connection. Without keepalive, TCP would keep the connection
-and its share session for hours while the gateway sends nothing, and for a quarter of an hour while it sends.
+and its share session for hours if the gateway sends nothing, and for about 15 minutes if it sends.
 """
 
 import contextlib
 import socket
 
-#: Unanswered probes after which the connection ends, within the last two thirds of the time.
+#: Number of unanswered probes after which TCP ends the connection. They are sent in the last two thirds of the time.
 PROBES = 3
-#: The option's name on Linux, and on macOS.
+#: The name of the option for the time before the first probe, on Linux and on macOS.
 _IDLE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 
 
 def set_keepalive(connection: socket.socket, after_ms: int) -> None:
-    """Have TCP end the connection if its peer has answered nothing for `after_ms`; 0 disables this.
+    """Configure TCP to end the connection if its peer has sent nothing for `after_ms`; 0 disables keepalive.
 
-    Options that the platform does not have are skipped. TCP's own unit is a second.
+    Options that the platform does not have are skipped. TCP rounds the time to seconds.
     """
     if after_ms == 0:
         return

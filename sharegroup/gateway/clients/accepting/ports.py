@@ -1,7 +1,7 @@
-"""The ports of the gateway.
+"""The ports on which the gateway listens.
 
-There is one port per upstream broker, which serves what a client would find at that broker. The base port is a
-bootstrap address. The standby port is for clients of other gateways that have failed.
+There is one port per upstream broker. Clients of such a port are served as if they were connected to that broker. The
+base port is a bootstrap address. The standby port is for clients of other gateways that have failed.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Connections that may wait to be accepted.
+#: Most connections that may wait to be accepted, per port.
 BACKLOG = 1_024
 #: Offset of the standby port from the base port.
 STANDBY_OFFSET = -1
-#: Offset of the base port itself, which is also broker 0's.
+#: Offset of the bootstrap port, that is, the base port itself. If there is a broker 0, it is also that broker's port.
 BOOTSTRAP_OFFSET = 0
 _LAST_PORT = 65_535
 
 
 class Ports:
-    """Opens the ports and adds each to `listeners`."""
+    """Opens the ports, and adds each to `listeners`."""
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
@@ -38,17 +38,17 @@ class Ports:
         self._connect: Callable[[int, bool], asyncio.BaseProtocol]
 
     def set_protocol_factory(self, connect: Callable[[int, bool], asyncio.BaseProtocol]) -> None:
-        """Set `connect`, which creates the protocol of each client.
+        """Set `connect`, which creates the asyncio protocol of each client.
 
-        Its arguments are the broker whose port the client used and whether it is the standby port; for the standby and
-        bootstrap ports the broker is the first one known.
+        Its arguments are the id of the broker whose port the client used, and whether the client used the standby port.
+        For the standby and bootstrap ports, the id is that of the first known broker.
         """
         self._connect = connect
 
     async def open(self) -> None:
-        """Open the missing ports: base port + id for each broker, bootstrap and standby; the same at every gateway.
+        """Open the ports that are not open yet: base port + id for each broker, bootstrap port and standby port.
 
-        Raises OSError for a port that is in use or out of range.
+        The port numbers are the same at every gateway. Raises OSError for a port that is in use or out of range.
         """
         async with self._opening:
             missing = self._listeners.without_port(self._cluster.node_ids)
@@ -71,7 +71,10 @@ class Ports:
                 self._listeners.add_standby(await self._open(STANDBY_OFFSET, self._connect_standby))
 
     async def open_new(self) -> None:
-        """Open ports for brokers that joined later; a broker whose port cannot be opened is hidden from clients."""
+        """Open ports for brokers that have joined later.
+
+        A broker whose port cannot be opened is left out of Metadata responses.
+        """
         try:
             await self.open()
         except OSError as error:
@@ -81,11 +84,11 @@ class Ports:
             )
 
     async def listen(self, node_id: int, port: int) -> Acceptor:
-        """Open a port for an upstream broker; 0 means any free one. Raises OSError."""
+        """Open a port for an upstream broker; port 0 means any free port. Raises OSError if it cannot be opened."""
         return await self._listen(partial(self._connect, node_id, False), port)
 
     def close(self) -> None:
-        """Accept no further clients; existing connections stay open."""
+        """Stop accepting clients. Existing connections stay open."""
         self._is_closed = True
         for server in self._servers:
             server.close()
@@ -116,7 +119,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """Describe a port by its number, option and purpose."""
+    """Return a description of the port at an offset, for an error message: its number, option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"

@@ -1,25 +1,25 @@
-"""Token bucket: a rate per second and a burst of one second's worth (Kafka: `TokenBucket`, without samples). No I/O.
+"""Token bucket that limits a rate, with bursts of up to one second's worth (Kafka: `TokenBucket`, without samples).
 
-A caller may spend more tokens than there are. The bucket then has a debt and returns how long it takes to pay it. The
-amount therefore need not be known in advance, such as the size of a response.
+A caller may spend more tokens than the bucket has, because the amount may not be known in advance, for example the size
+of a response. The bucket then has a debt, and returns how long the caller must wait until the debt is paid. No I/O.
 """
 
 
 class TokenBucket:
-    """A bucket that gains `rate` tokens per second and holds `burst` of them (default: one second's worth)."""
+    """A bucket that gains `rate` tokens per second, and holds up to `burst` tokens (default: those of one second)."""
 
     def __init__(self, rate: float, now_ms: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, max(rate if burst is None else burst, 1.0)
         self._tokens, self._seen_ms = self._burst, now_ms
 
     def spend(self, tokens: float, now_ms: float) -> int:
-        """Spend tokens; return how long a debt remains, in milliseconds rounded up, 0 for none."""
+        """Spend tokens. Return for how long a debt remains, in ms rounded up; 0 if there is no debt."""
         self._refill(now_ms)
         self._tokens -= tokens
         return 0 if self._tokens >= 0 else -int(self._tokens * 1000 // self._rate)
 
     def try_spend(self, now_ms: float) -> bool:
-        """Spend one token if there is one; return whether there was."""
+        """Spend one token if the bucket has one. Return whether it had one."""
         self._refill(now_ms)
         if self._tokens < 1:
             return False
@@ -27,7 +27,7 @@ class TokenBucket:
         return True
 
     def is_full(self, now_ms: float) -> bool:
-        """Return whether the bucket is in the state of a new one."""
+        """Return whether the bucket is full, so that it can be replaced by a new one."""
         self._refill(now_ms)
         return self._tokens >= self._burst
 

@@ -1,1 +1,1 @@
-"""The login of a connection."""
+"""SASL login of client connections."""

@@ -1,4 +1,4 @@
-"""The login of one connection: its SASL steps, which run outside the event loop."""
+"""The login of one connection. Its SASL steps run on threads, outside the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sharegroup.security import Security, audit
 from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER
 from sharegroup.security.caller import Caller
 
-#: Logins that may wait for the brokers at the same time; they use no CPU here.
+#: Most forwarded logins that wait for the brokers at the same time. They use hardly any CPU of the gateway.
 FORWARDED_LOGIN_THREADS = 16
 
 T = TypeVar("T")
@@ -35,11 +35,11 @@ def time_ms() -> int:
 
 
 class Logins:
-    """What the logins of all connections share: users, keys and the threads that check credentials.
+    """State that the logins of all connections share: users, keys, and the threads that check credentials.
 
-    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`, in seconds; it slows down password
+    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`, in seconds. It slows down password
     guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. With `forwarded_logins`, the brokers check the
-    logins, and requests reach them under the client's own identity.
+    credentials, and requests are sent to the brokers with the client's own identity.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Logins:
         self._reading_keys: asyncio.Task[None] | None = None
 
     def new_login(self, node_id: int) -> Login:
-        """Return the login of a new connection to a broker's port."""
+        """Return the login of a new connection to the port of broker `node_id`."""
         if self._forwarded_logins is not None:
             identity = self._forwarded_logins.new_client(node_id)
             return Login(self, SaslServer(identity.mechanisms, self._max_reauth_ms), identity)
@@ -65,21 +65,21 @@ class Logins:
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
     async def refresh_keys(self) -> None:
-        """Read the keys for tokens again; concurrent calls share one reading."""
+        """Read the keys for tokens again. Concurrent calls share one read."""
         if self._reading_keys is None or self._reading_keys.done():
             self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.reload_keys))
         await asyncio.shield(self._reading_keys)
 
     def close(self) -> None:
-        """Start no further login steps, without waiting for those in progress."""
+        """Start no further login steps. Does not wait for those in progress."""
         self.login_turns.close()
 
 
 class Login:
-    """Performs the login of one client and audits it.
+    """Performs the login of one client and writes it to the audit log.
 
-    Without `sasl` the client is authenticated from the start, as ANONYMOUS. `client_identity` is the client's own
-    identity at the brokers, if the gateway does not use its own.
+    If `sasl` is None, the client is authenticated from the start, as ANONYMOUS. `client_identity` is the client's own
+    identity at the brokers; None if the gateway sends requests with its own identity.
     """
 
     def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ClientIdentity | None = None) -> None:
@@ -87,11 +87,11 @@ class Login:
 
     @property
     def upstream_settings(self) -> ClientSettings | None:
-        """kafka-python settings for the client's own links to the brokers; None if the gateway's identity is used."""
+        """kafka-python's settings with the client's own identity; None if the gateway's identity is used."""
         return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
-        """Return the request with the rights of its caller, as the brokers report them.
+        """Return the request with the rights that its caller has at the brokers.
 
         The request is returned unchanged if the gateway uses its own identity at the brokers. Raises
         UpstreamUnavailableError if the brokers do not return the rights.
@@ -102,7 +102,7 @@ class Login:
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
-        """Release what the login holds after the client has disconnected."""
+        """Release the client's identity at the brokers after the client has disconnected."""
         if self._identity is not None:
             self._identity.close()
 
@@ -118,7 +118,7 @@ class Login:
 
     @property
     def has_failed(self) -> bool:
-        """Whether to close the connection after the response."""
+        """Whether the login has failed, so that the connection must be closed after the response."""
         return self._sasl is not None and self._sasl.has_failed
 
     @property
@@ -160,13 +160,13 @@ class Login:
         return await self._step(self._sasl.handle_bare_message, message, caller)
 
     async def _refresh_keys_for(self, message: bytes) -> None:
-        """Read the keys again if a token is signed with a key that the issuer has created since the last reading."""
+        """Read the keys again if a token is signed with an unknown key, which the issuer may have created recently."""
         assert self._sasl is not None
         if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.has_unknown_key(message):
             await self._shared.refresh_keys()
 
     async def _step(self, step: Callable[[T, int], U], message: T, caller: Caller) -> U:
-        """Run a login step on a thread: checking a password takes milliseconds."""
+        """Run a login step on a thread, because checking a password takes several milliseconds."""
         sasl = self._sasl
         assert sasl is not None
         before = sasl.state

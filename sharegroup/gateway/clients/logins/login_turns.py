@@ -1,9 +1,9 @@
-"""Threads that check passwords, in turn by address.
+"""Threads that check passwords. Client addresses are served in turn.
 
-Checking a password takes milliseconds, on purpose. Each address has at most one login in progress. After a failed login
-the address is blocked for a while, whether or not its client waits for the response. An attacker can therefore try only
-a few passwords per second and address, over any number of connections. A login from another address waits for at most
-one login of each of these addresses.
+Checking a password takes several milliseconds, by design of the mechanisms. Each address has at most one login in
+progress. After a failed login the address is blocked for a while, even if its client disconnects. An attacker can
+therefore try only a few passwords per second and address, over any number of connections. A login from another address
+waits for at most one login of each address that is ahead of it.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class _Turn(NamedTuple):
-    """A login that waits; `granted` is set when its turn comes."""
+    """A login that waits for a thread; `granted` completes when it may start."""
 
     address: str
     granted: asyncio.Future[None]
 
 
-#: Passwords that are checked at the same time; one CPU is left for serving clients.
+#: Most passwords that are checked at the same time. One CPU is left for serving clients.
 THREADS = min(2, max(1, (os.cpu_count() or 1) - 1))
 
 
 class LoginTurns:
     """Runs login steps on threads, from one event loop.
 
-    `failed_delay_s`: how long a failed login blocks its address and delays its response.
+    `failed_delay_s` is how long a failed login blocks its address and delays its response.
     """
 
     def __init__(self, failed_delay_s: float, threads: int = THREADS) -> None:
@@ -41,7 +41,10 @@ class LoginTurns:
         self._busy: set[str] = set()
 
     async def run(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:
-        """Run `step` on a thread when it is its turn and return its result; a failed login returns after the delay."""
+        """Run `step` on a thread when the address may start it, and return its result.
+
+        If `has_failed` returns True afterwards, the result is delayed by `failed_delay_s`.
+        """
         turn = _Turn(address, asyncio.get_running_loop().create_future())
         self._waiting.add(address, turn)
         self._start_next()
@@ -57,7 +60,7 @@ class LoginTurns:
         return await asyncio.shield(asyncio.ensure_future(self._work(address, step, has_failed)))
 
     def close(self) -> None:
-        """Start no further steps, without waiting for those in progress."""
+        """Start no further steps. Does not wait for those in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:

@@ -7,15 +7,15 @@ A login consists of two requests. Until it has succeeded, only ApiVersions is al
                                            +--------> CHALLENGED -------+
 
 A SaslAuthenticate that does not succeed leads to FAILED, which is final: the connection is closed after the response. A
-request in the wrong state gets ILLEGAL_SASL_STATE and leads to FAILED too, unless the client is already authenticated.
+request in the wrong state gets ILLEGAL_SASL_STATE. It leads to FAILED too, unless the client is already authenticated.
 
-The response to a login reports when its session ends (KIP-368, `session_lifetime_ms`): when the client's token expires
-or after `connections.max.reauth.ms`, whichever is sooner. The client may reauthenticate at most once a second, with a
-SaslHandshake of the same mechanism and as the same user. After the end of the session it may do nothing else (as in
-Kafka's SaslServerAuthenticator and KafkaChannel).
+The response to a login contains the time until its session ends (KIP-368, `session_lifetime_ms`). The session ends when
+the client's token expires or after `connections.max.reauth.ms`, whichever is sooner. The client may reauthenticate at
+most once a second, with a SaslHandshake of the same mechanism and as the same user. After the end of the session it may
+do nothing else (as in Kafka's SaslServerAuthenticator and KafkaChannel).
 
-After a SaslHandshake of version 0 (clients before Kafka 1.0) SASL messages are bare: a size of four bytes and the
-message, without a request around it (`expects_bare_message`). A bare login that fails has no response.
+After a SaslHandshake of version 0 (clients before Kafka 1.0), SASL messages are bare, that is, not wrapped in requests.
+A frame is then a size of four bytes and the message (`expects_bare_message`). A bare login that fails has no response.
 """
 
 from enum import Enum
@@ -38,7 +38,7 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 REQUESTS_VERSION = 1
 #: Shortest time between reauthentications (Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
 LEAST_REAUTHENTICATION_MS = 1_000
-#: The largest value of the field.
+#: The largest value of the field `session_lifetime_ms`.
 _LONGEST_LIFETIME_MS = 2**63 - 1
 
 
@@ -73,9 +73,11 @@ class SaslStep(NamedTuple):
 class SaslServer:
     """Performs the login of one connection, and its reauthentications.
 
-    `max_reauth_ms` is Kafka's `connections.max.reauth.ms`; 0 means that it ends no session. `principal` is
-    `User:<name>` once the client is authenticated, and `session_ends_ms` the end of its session in milliseconds since
-    the epoch.
+    `max_reauth_ms` is Kafka's `connections.max.reauth.ms`; 0 means that it does not limit sessions.
+
+    Attributes:
+        principal: `User:<name>` once the client is authenticated, else None.
+        session_ends_ms: the end of the session in ms since the epoch; None if the session does not end.
     """
 
     def __init__(self, mechanisms: Mechanisms, max_reauth_ms: int = 0) -> None:
@@ -97,7 +99,7 @@ class SaslServer:
 
     @property
     def has_failed(self) -> bool:
-        """Whether to close the connection after the response."""
+        """Whether the login has failed, so that the connection must be closed after the response."""
         return self.state is SaslState.FAILED
 
     @property
@@ -107,7 +109,7 @@ class SaslServer:
 
     @property
     def claimed_user(self) -> str:
-        """The user name that the client claims, for the audit log; "" if it has not sent one."""
+        """The user name that the client claims, for the audit log; empty if it has not sent one."""
         return "" if self._exchange is None else self._exchange.claimed
 
     def allows(self, api_key: int, now_ms: int) -> bool:
@@ -148,7 +150,10 @@ class SaslServer:
         return self.authenticate(message, now_ms).auth_bytes
 
     def choose_mechanism(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
-        """Choose the client's mechanism; return NONE or the error. After an unknown mechanism it may try another."""
+        """Set the mechanism that the client chose. Returns the error code, or NONE.
+
+        After an unknown mechanism, the client may try another one.
+        """
         if self.state is SaslState.AUTHENTICATED:
             return self._reauthenticate(mechanism, version, now_ms)
         if self.state is not SaslState.START:
@@ -159,7 +164,10 @@ class SaslServer:
         return ErrorCode.NONE
 
     def authenticate(self, message: bytes, now_ms: int) -> SaslStep:
-        """Process the client's next SASL message and return the response. Checking a password takes milliseconds."""
+        """Process the client's next SASL message and return the response.
+
+        Checking a password takes several milliseconds.
+        """
         exchange = self._exchange
         if exchange is None or self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):
             return SaslStep(self._fail_out_of_order(), "SaslAuthenticate must follow a SaslHandshake")
@@ -193,7 +201,7 @@ class SaslServer:
         return ErrorCode.NONE
 
     def _succeeded(self, principal: str, answer: ExchangeStep, now_ms: int) -> SaslStep:
-        """Complete the login. Raises LoginRejectedError."""
+        """Complete the login. Raises LoginRejectedError if a reauthentication changes the principal."""
         if self.principal not in (None, principal):
             message = "The principal must not change when a client reauthenticates."
             raise LoginRejectedError(message, f"the connection is authenticated as {self.principal}")

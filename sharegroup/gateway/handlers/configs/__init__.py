@@ -1,1 +1,1 @@
-"""Handlers that describe and alter configs."""
+"""Handlers of requests that describe, list and alter configs."""

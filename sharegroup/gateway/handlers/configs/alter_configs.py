@@ -1,6 +1,7 @@
-"""IncrementalAlterConfigs: configs of share groups by a request row, all others by the upstream.
+"""IncrementalAlterConfigs: alters configs of share groups by a request row to the job, and all others at the upstream.
 
-A group may have configs of both. Either side may reject them, so the upstream first only validates its part.
+A request may alter a group's configs at both. Because either may reject its part, the upstream first only validates its
+part, then the job applies its part, and the upstream's part is applied last.
 """
 
 from collections import Counter
@@ -56,7 +57,7 @@ _KINDS = {
 
 
 class IncrementalAlterConfigs:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of IncrementalAlterConfigs. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(
         self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Authorization
@@ -65,7 +66,7 @@ class IncrementalAlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-        """Alter each resource separately, with all of its changes or none."""
+        """Alter each resource separately, and apply either all changes of a resource or none."""
         body = request.body
         forwarded, outcomes = self.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
@@ -80,7 +81,10 @@ class IncrementalAlterConfigs:
         return alter_response(IncrementalAlterConfigsResponse, outcomes)
 
     def split_forwarded(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
-        """Return (resources that the upstream is to alter, results of rejected ones), both without groups."""
+        """Return (resources that the upstream must alter, results of rejected resources).
+
+        Groups are in neither of them.
+        """
         forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
         for resource in resources:
@@ -120,7 +124,7 @@ class IncrementalAlterConfigs:
         configs: list[_Change],
         validate_only: bool,
     ) -> None:
-        """Alter the upstream's configs of a group. Raises RequestError with the upstream's error."""
+        """Alter those configs of a group that the upstream stores. Raises RequestError with the upstream's error."""
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
         results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
         ((code, message),) = results.values()
@@ -136,7 +140,7 @@ class IncrementalAlterConfigs:
 
 
 def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
-    """Return the response of either request, with the result of each resource."""
+    """Return the response of type `response` with the result of each resource."""
     found = response.AlterConfigsResourceResponse
     return response(
         throttle_time_ms=0,
@@ -150,7 +154,7 @@ def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigR
 def audit_changes(
     caller: Caller, resources: Iterable[AlteredResource], outcomes: Mapping[Resource, ConfigResult]
 ) -> None:
-    """Audit each resource with the names of its configs, but not their values, which may be passwords."""
+    """Log each altered resource to the audit log with the names of its configs, not the values (possibly passwords)."""
     for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)
@@ -158,7 +162,10 @@ def audit_changes(
 
 
 def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
-    """Reject configs of a broker that the job reads from its file; the upstream's values would have no effect here."""
+    """Return an error if a broker's configs include some that the job reads from its configuration file, else None.
+
+    The upstream's values of these would have no effect on our share groups.
+    """
     ours = [config.name for config in resource.configs if is_job_config(config.name)]
     if resource.resource_type != BROKER or not ours:
         return None
@@ -167,9 +174,10 @@ def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
 
 
 def split_changes(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
-    """Return (our changes as {name: value, or None to delete it}, the upstream's changes).
+    """Return (changes of our configs as {name: value, or None to delete it}, changes of the upstream's configs).
 
-    Raises RequestError: INVALID_REQUEST or INVALID_CONFIG with Kafka's messages.
+    Raises RequestError with Kafka's messages: INVALID_REQUEST for duplicate keys, null values and unknown operations,
+    INVALID_CONFIG for APPEND and SUBTRACT, because none of our configs is a list.
     """
     if len({config.name for config in configs}) < len(configs):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -191,7 +199,7 @@ def _new_value(config: _Change) -> str | None:
 
 
 def _code(code: int) -> ErrorCode:
-    """Return the upstream's error; one that is unknown here becomes UNKNOWN_SERVER_ERROR."""
+    """Return the upstream's error code; UNKNOWN_SERVER_ERROR for a code that the gateway does not have."""
     try:
         return ErrorCode(code)
     except ValueError:

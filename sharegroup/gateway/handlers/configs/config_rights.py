@@ -1,4 +1,4 @@
-"""The right that a request about configs requires: on the group, on the topic, or on the cluster (KafkaApis)."""
+"""The ACL resource for requests about configs: the group, the topic or the cluster (Kafka: KafkaApis)."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ _OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
 
 
 def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
-    """Return the ACL resource of a resource that has configs."""
+    """Return the ACL resource (type, name) that protects the configs of `item`."""
     if item.resource_type in _OWN_RESOURCES:
         return _OWN_RESOURCES[item.resource_type], item.resource_name
     return acl.Resource.CLUSTER, acl.CLUSTER_NAME
@@ -20,7 +20,7 @@ def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
 def config_rejection(
     need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: NamedResource
 ) -> ConfigResult | None:
-    """Return why the caller may not access the item, or None. `need` raises RequestError."""
+    """Return the error if `need` raises RequestError because the caller may not access `item`, else None."""
     try:
         need(caller, *config_acl_resource(item))
     except RequestError as error:

@@ -1,6 +1,7 @@
-"""DescribeConfigs: `share.*` of groups from the tables and the configuration file, all others from the upstream.
+"""DescribeConfigs: configs `share.*` of groups from tables and configuration file, all others from the upstream.
 
-The `group.share.*` configs of a broker are the job's, not those that the upstream has for its own share groups.
+The configs `group.share.*` of a broker are those of the job. They replace the upstream's, which apply to its own share
+groups.
 """
 
 import logging
@@ -34,7 +35,7 @@ _Entry = _Result.DescribeConfigsResourceResult
 
 
 class DescribeConfigs:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of DescribeConfigs. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._config, self._stored, self._security = config, stored, security
@@ -67,7 +68,10 @@ class DescribeConfigs:
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """Replace `group.share.*` by the job's values; a resource without a name has only dynamic configs."""
+        """Replace the configs `group.share.*` of a broker by those of the job.
+
+        A resource without a name has only dynamic configs, so none of the job's are added to it.
+        """
         if found.error_code:
             return found
         found.configs = [entry for entry in found.configs if not is_job_config(entry.name)]
@@ -95,7 +99,7 @@ class DescribeConfigs:
     async def _upstream_entries(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> list[_Entry]:
-        """Return the upstream's configs of a group; none if it is unavailable or before 3.8."""
+        """Return the upstream's configs of a group; none if it is unavailable or older than Kafka 3.8."""
         names = resource.configuration_keys
         theirs = None if names is None else [name for name in names if is_upstream_config(name)]
         if theirs is not None and not theirs:
@@ -107,7 +111,7 @@ class DescribeConfigs:
             results = await self._upstream.describe(request.caller.node_id, [upstream], request.body, request.version)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "describing group %(group)s without the upstream's configs, because it is not available: %(error)s",
+                "describing group %(group)s without the upstream's configs; the broker is not available: %(error)s",
                 LogFields(group=resource.resource_name, error=error),
             )
             return []

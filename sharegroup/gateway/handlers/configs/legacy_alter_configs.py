@@ -1,7 +1,7 @@
-"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339, which resets configs that a request does not name.
+"""AlterConfigs, the predecessor of IncrementalAlterConfigs (KIP-339): resets all configs that a request does not name.
 
 A group's resource is converted to the equivalent incremental request. Other resources are forwarded to the upstream
-broker unchanged, except for configs of brokers that the job reads from its configuration file.
+broker unchanged. Requests for configs of brokers that the job reads from its configuration file are rejected.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,14 +33,17 @@ _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class AlterConfigs:
-    """The handler. `incremental` alters the configs of groups and decides which other resources are rejected."""
+    """The handler of AlterConfigs.
+
+    `incremental` alters the configs of groups, and decides which of the other resources are rejected.
+    """
 
     def __init__(self, incremental: IncrementalAlterConfigs, stored: StoredGroups, cluster: UpstreamCluster) -> None:
         self._incremental, self._stored = incremental, stored
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-        """Alter each resource separately, with all of its configs or none."""
+        """Alter each resource separately, and apply either all its configs or none."""
         body = request.body
         forwarded, outcomes = self._incremental.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
@@ -67,7 +70,7 @@ class AlterConfigs:
         return results_of(response)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
-        """Return {group: upstream configs that are set}; empty if the upstream has no configs of groups."""
+        """Return {group: names of configs set at the upstream}; empty if the upstream has no group configs."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
         resources = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
@@ -84,7 +87,7 @@ class AlterConfigs:
 
 
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
-    """Return the changes after which exactly the configs of `resource` are set; `is_set` are those set now."""
+    """Return the changes after which exactly the configs of `resource` are set. `is_set` are the configs set now."""
     change = _Incremental.AlterableConfig
     in_request = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]

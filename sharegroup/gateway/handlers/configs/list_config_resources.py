@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): groups with our configs or the upstream's, and the upstream's other resources."""
+"""ListConfigResources (KIP-1142): lists groups whose configs we or the upstream store, and other upstream resources."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from sharegroup.security.authorization import Authorization
 
 
 class ListConfigResources:
-    """The handler. Version 0 has client metrics only."""
+    """The handler of ListConfigResources. Version 0 returns only resources of the type client metrics."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._security = stored, security

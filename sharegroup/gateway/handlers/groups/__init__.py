@@ -1,1 +1,1 @@
-"""List, describe and delete groups; describe, alter and delete their offsets."""
+"""Handlers of requests that list, describe and delete groups, and describe, alter and delete their offsets."""

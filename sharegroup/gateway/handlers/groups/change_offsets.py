@@ -1,6 +1,7 @@
-"""AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932): a request row with the topics that the caller may read.
+"""AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932): send the changes to the job in a request row.
 
-The request is rejected as a whole, or for each share-partition or topic.
+The row contains only the topics that the caller may read. Either the whole request is rejected, or each share-partition
+or topic has its own error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,7 @@ _REJECTED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "Topic authorization fail
 
 
 class _OffsetChange:
-    """What the two handlers have in common. `security` raises RequestError for what the caller may not do."""
+    """The common part of the two handlers. `security` raises RequestError if the caller lacks a right."""
 
     _response: type[AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse]
 
@@ -58,7 +59,11 @@ class _OffsetChange:
         return self._response(throttle_time_ms=0, error_code=code, error_message=message, responses=topics)
 
     async def _change(self, request: Request[Any]) -> list[DataContainer]:
-        """Return the topics of the response. Raises RequestError and UpstreamUnavailableError."""
+        """Send the change to the job and return the topics of the response.
+
+        Raises RequestError if the whole request is rejected, and UpstreamUnavailableError if no broker returns
+        metadata.
+        """
         raise NotImplementedError
 
 
@@ -88,7 +93,7 @@ class AlterShareGroupOffsets(_OffsetChange):
         return topic_errors([*errors, *rejected], known)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
-        """Return the current topics; refresh the metadata if a partition is unknown, because it may be new."""
+        """Return the current topics by name. If a partition is unknown, refresh the metadata, because it may be new."""
         names = {offset.topic for offset in offsets}
         known = await self._cluster.newest_topics(names)
         if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
@@ -115,14 +120,14 @@ class DeleteShareGroupOffsets(_OffsetChange):
 
 
 def _topic_error(topic: Any) -> int:
-    """Return the error of a topic of a response, or else that of its first partition with an error."""
+    """Return the error of a topic in a response. If only partitions have errors, return the first of these."""
     if isinstance(topic, _DeletedTopic):
         return int(topic.error_code)
     return next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
 
 
 def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[DataContainer]:
-    """Return the errors of share-partitions as the topics of the response."""
+    """Return the results of share-partitions, grouped by topic for the response."""
     topics: dict[str, list[PartitionError]] = {}
     for error in errors:
         topics.setdefault(error.topic, []).append(error)
@@ -143,7 +148,11 @@ def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -
 
 
 def _deleted_topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:
-    """Return a topic's entry. A deleted topic may still have offsets; without any it is unknown, as in Kafka."""
+    """Return the response's entry of a topic.
+
+    Offsets may exist even if the topic has been deleted. If the topic and its offsets do not exist, the message is
+    Kafka's for an unknown topic.
+    """
     topic, message = known.get(error.topic), error.error_message
     if topic is None and error.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         message = "This server does not host this topic-partition."

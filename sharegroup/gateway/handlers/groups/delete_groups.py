@@ -1,4 +1,7 @@
-"""DeleteGroups: share groups by a request row, other groups by the upstream, whose own share groups are not deleted."""
+"""DeleteGroups: deletes share groups by a request row to the job, and other groups at the upstream.
+
+Share groups of the upstream itself are not deleted.
+"""
 
 from collections.abc import Iterable
 
@@ -16,7 +19,7 @@ from sharegroup.security.authorization import Authorization
 
 
 class DeleteGroups:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of DeleteGroups. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(
         self, requests: GroupRequests, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization
@@ -24,7 +27,7 @@ class DeleteGroups:
         self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
 
     async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-        """Delete each group separately; a rejected one does not affect the others."""
+        """Delete each group separately. An error of one group does not affect the others."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
         codes = {group_id: self._authorization_error(request, group_id) for group_id in group_ids}
         try:
@@ -60,7 +63,7 @@ class DeleteGroups:
         return 0
 
     async def _upstream(self, node_id: int, group_ids: list[str]) -> dict[str, int]:
-        """Delete groups at the upstream and return {group id: error code}."""
+        """Delete groups at the upstream. Return {group id: error code}."""
         if not group_ids:
             return {}
         try:

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (KIP-932): groups and their members, from the tables."""
+"""ShareGroupDescribe (KIP-932): describes groups and their members from the tables."""
 
 from kafka.protocol.data_container import DataContainer
 
@@ -19,13 +19,13 @@ _Group = ShareGroupDescribeResponse.DescribedGroup
 
 
 class ShareGroupDescribe:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of ShareGroupDescribe. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(self, stored: StoredGroups, configs: GroupConfigs, security: Authorization) -> None:
         self._stored, self._configs, self._security = stored, configs, security
 
     async def __call__(self, request: Request[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
-        """Describe each group separately; a rejected one does not affect the others."""
+        """Describe each group separately. An error of one group does not affect the others."""
         group_ids = request.body.group_ids
         try:
             found = await self._stored.describe(group_id for group_id in group_ids if group_id)
@@ -61,7 +61,11 @@ def topics_of(group: ShareGroupDescription) -> list[str]:
 
 
 def described_group(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
-    """Return a group's entry; `assignor` is the name of the current one."""
+    """Return the response's entry of a group.
+
+    `assignor` is the name of the group's current assignor. `operations` is the bit field of the caller's authorized
+    operations.
+    """
     return _Group(
         error_code=0,
         error_message=None,
@@ -76,7 +80,7 @@ def described_group(group: ShareGroupDescription, assignor: str, operations: int
 
 
 def rejected_group(group_id: str, error: RequestError) -> DataContainer:
-    """Return the entry of a group that cannot be described."""
+    """Return the response's entry of a group that cannot be described."""
     return _Group(
         error_code=int(error.code),
         error_message=error.message,

@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lag from the log end offsets."""
+"""DescribeShareGroupOffsets (KIP-932, KIP-1226): returns start offsets from the tables, and the lag.
+
+The lag is computed from the log end offsets of the upstream brokers.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -18,7 +21,7 @@ from sharegroup.security.caller import Caller
 from sharegroup.storage import SharePartitionOffset
 
 UNKNOWN = -1
-#: The first version with lags.
+#: The first version whose response contains the lag.
 LAG_VERSION = 1
 
 _Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -27,13 +30,13 @@ _Partition = _Topic.DescribeShareGroupOffsetsResponsePartition
 
 
 class DescribeShareGroupOffsets:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of DescribeShareGroupOffsets. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
-        """Describe each group separately; a rejected one does not affect the others."""
+        """Describe each group separately. An error of one group does not affect the others."""
         requested, with_lag = request.body.groups, request.version >= LAG_VERSION
         try:
             offsets = await self._stored.offsets(group.group_id for group in requested)
@@ -92,7 +95,7 @@ class DescribeShareGroupOffsets:
 def partitions_to_describe(
     requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """Return {topic: partitions} to describe: the requested ones, or all of the group (None)."""
+    """Return {topic: partitions} to describe: the requested ones, or all in `offsets` if `requested` is None."""
     if requested is None:
         requested = [(row.topic, (row.partition,)) for row in offsets]
     partitions_of: dict[str, list[int]] = {}
@@ -102,17 +105,20 @@ def partitions_to_describe(
 
 
 def _is_current(row: SharePartitionOffset, topic: Topic | None) -> bool:
-    """Return whether the row is of the current topic of this name, not of an earlier one."""
+    """Return whether a row belongs to the current topic of this name, not to a deleted topic of the same name."""
     return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 
 def has_lag(row: SharePartitionOffset) -> bool:
-    """Return whether the number of finished records is known; it is once the share-partition has a start offset."""
+    """Return whether the lag can be computed.
+
+    That requires a start offset and the number of finished records.
+    """
     return row.start_offset >= 0 and row.delivery_complete_count >= 0
 
 
 def lag(row: SharePartitionOffset, log_end_offset: int | None) -> int:
-    """Return the number of unfinished records from the start offset on; -1 if unknown (KIP-1226)."""
+    """Return the number of unfinished records from the start offset to the log end; -1 if it is unknown (KIP-1226)."""
     if log_end_offset is None or not has_lag(row):
         return UNKNOWN
     return max(0, log_end_offset - row.start_offset - row.delivery_complete_count)
@@ -138,7 +144,7 @@ def _topic(
 def _partition(
     index: int, row: SharePartitionOffset | None, log_end_offset: int | None, error: tuple[int, str | None] = (0, None)
 ) -> DataContainer:
-    """Return a partition's entry. A missing row is no error: the group has no offset there, so it is -1."""
+    """Return the response's entry of a partition. Without a row, the group has no offset in it, so the offset is -1."""
     code, message = error
     return _Partition(
         partition_index=index,

@@ -1,9 +1,11 @@
-"""LeaveGroup of a share group, which only administrators send; Kafka's clients leave a share group by a heartbeat.
+"""LeaveGroup of a share group, which only administrators send. Members leave a share group by a heartbeat.
 
-The named members are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345). A request whose only member has
-neither an id nor a name is this project's `invoke_consumer_rebalance`: static members that are away leave, and the
-assignor runs. No Kafka client sends such a request, and Kafka's coordinators answer that the member is unknown. The
-first text of KIP-345 has a separate request for this, which requires the right to join; this one requires the same.
+The named members are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345).
+
+A request whose only member has neither an id nor a name is this project's `invoke_consumer_rebalance`: static members
+that have left temporarily are removed, and the assignor runs. No Kafka client sends such a request, and Kafka's
+coordinators respond to it that the member is unknown. The first text of KIP-345 has a separate request for this, which
+requires the right to join the group. This request requires the same right.
 """
 
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
@@ -15,20 +17,20 @@ from sharegroup.protocol.rows.share_group_fields import ALL_AWAY, MemberIdentity
 from sharegroup.security import audit
 from sharegroup.security.authorization import Authorization
 
-#: The first version with a list of members, each with its own error.
+#: The first version whose request has a list of members, each with its own error in the response.
 MEMBERS_VERSION = 3
 
 _Member = LeaveGroupResponse.MemberResponse
 
 
 class LeaveGroup:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of LeaveGroup for share groups. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(self, requests: GroupRequests, security: Authorization) -> None:
         self._requests, self._security = requests, security
 
     async def __call__(self, request: Request[LeaveGroupRequest]) -> LeaveGroupResponse:
-        """Remove the members; the request is rejected as a whole or per member."""
+        """Remove the members. Either the whole request is rejected, or each member has its own error."""
         body, caller = request.body, request.caller
         try:
             self._security.authorize_leave_group(caller, body.group_id)
@@ -48,9 +50,9 @@ class LeaveGroup:
         return response
 
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
-        """Remove the named members, or all that are away; return each with its error.
+        """Remove the named members, or all static members that have left temporarily. Return each with its error.
 
-        Clients find the error of a member by the identity that they have sent.
+        The result contains the same ids and names as the request, because clients look up a member's error by them.
         """
         if members == (ALL_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)

@@ -1,7 +1,7 @@
-"""ListGroups: our share groups, and the upstream's groups without its own share groups.
+"""ListGroups: lists our share groups, and the groups of the upstream except its own share groups.
 
 A client sends the request to every broker and merges the responses. Each of our groups is therefore listed on the port
-of one broker only. The standby port appears as another broker, which lists none.
+of one broker only. Clients regard the standby port as another broker, which lists no groups.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ _Row = ListGroupsResponse.ListedGroup
 
 
 class GroupFilter(NamedTuple):
-    """The requested states and types in lower case; empty means all."""
+    """The requested states and types of groups, in lower case. An empty set means all."""
 
     states: frozenset[str]
     types: frozenset[str]
 
     @classmethod
     def from_request(cls, request: Request[ListGroupsRequest]) -> Self:
-        """Return the filters of a request; old versions have none."""
+        """Return the filter of a request. Requests of old versions have no filter."""
         body = request.body
         return cls(
             frozenset(state.lower() for state in body.states_filter)
@@ -54,18 +54,18 @@ class GroupFilter(NamedTuple):
 
     @property
     def is_only_share(self) -> bool:
-        """Whether no group of the upstream can match."""
+        """Whether only share groups are requested, so that no group of the upstream matches."""
         return self.types == {SHARE}
 
 
 class ListGroups:
-    """The handler. `security` decides which groups the caller may see."""
+    """The handler of ListGroups. `security` decides which groups the caller may see."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
-        """Return all groups that this port lists."""
+        """Return all groups that are listed on the port of the request."""
         if request.caller.is_standby:
             return _response(0, [])
         group_filter = GroupFilter.from_request(request)
@@ -86,7 +86,7 @@ class ListGroups:
         return _response(0, [row for row in rows if self._security.may_see_group(request.caller, row.group_id)])
 
     async def _upstream(self, request: Request[ListGroupsRequest]) -> tuple[ListGroupsResponse, int]:
-        """Return the broker's own response and its version."""
+        """Return the upstream broker's response, and the highest version of ListGroups that the broker supports."""
         body, node_id = request.body, request.caller.node_id
         upstream_body = ListGroupsRequest()
         if request.version >= STATES_VERSION:
@@ -107,7 +107,7 @@ class ListGroups:
         ]
 
     async def _brokers(self, node_id: int) -> Collection[int]:
-        """Return the active brokers, including this one."""
+        """Return the ids of the active brokers, including `node_id`."""
         try:
             response = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
         except UpstreamUnavailableError as error:
@@ -120,14 +120,18 @@ class ListGroups:
 
 
 def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
-    """Return the broker whose port lists a group: the same at all gateways, and stable when brokers come or go."""
+    """Return the broker on whose port a group is listed.
+
+    The result is the same at all gateways. It changes for few groups when brokers come or go.
+    """
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 
 
 def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
-    """Filter the upstream's groups, of a response in `version`, by what the upstream cannot filter.
+    """Filter the upstream's groups by state and type, in case the upstream does not support these filters.
 
-    Before version 5 there are only classic groups; before version 4 responses have no states.
+    `version` is the version of the response. Before version 5, all groups are classic ones. Before version 4, there are
+    no states.
     """
     kept = []
     for row in rows:

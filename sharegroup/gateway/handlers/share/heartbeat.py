@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
+"""ShareGroupHeartbeat: sends a request row with topic metadata to the job's group coordinator, returns its response."""
 
 import asyncio
 import functools
@@ -28,19 +28,19 @@ from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
 
-#: Most members whose subscription is stored; the coordinator's next response restores a discarded one.
+#: Most members whose subscription is kept. A discarded subscription is restored by the coordinator's next response.
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long a heartbeat waits for its row to be durable, in seconds. Kafka's own clients expect to close within 5 s, and
-#: a leave is behind the previous heartbeat on its connection.
+#: How long a heartbeat waits until its row is durable, in seconds. A client sends its leave after the response to the
+#: previous heartbeat, and Kafka's own clients wait 5 s when they close.
 DURABLE_S = 4.0
 #: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
 
 
 class ShareGroupHeartbeat:
-    """The handler. `security` raises RequestError for what the caller may not do."""
+    """The handler of ShareGroupHeartbeat. `security` raises RequestError if the caller lacks a right."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ShareGroupHeartbeat:
         self._acknowledgements, self._open_leaves = acknowledgements, leaves
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
         self._outages = OutageLogs(logger, "heartbeats of members fail", "heartbeats of members succeed again")
-        #: The rows that were not durable in time, which may still be appended.
+        #: Futures of rows that were not durable in time. These rows may still be appended.
         self._not_durable: dict[SessionKey, asyncio.Future[int]] = {}
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -119,14 +119,19 @@ class ShareGroupHeartbeat:
         )
 
     async def _topics(self, names: Collection[str], is_new: bool) -> Mapping[str, Topic]:
-        """The named topics; those of a new subscription as they are now: deleted ones would be assigned for a while."""
+        """Return the topics of these names.
+
+        For a new subscription, known topics are checked again, because a deleted topic would be assigned for a while.
+        """
         return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
     async def _ask(self, process: SessionKey, row: HeartbeatRequest) -> Response:
-        """Return the job's response. Raises JobUnavailableError, also if the row is not durable within `DURABLE_S`.
+        """Send a row and return the job's response.
 
-        The client repeats the heartbeat then. While the earlier row may still be appended, no other row is sent, so
-        that an outage does not fill the queue of rows. A leave does not wait, because no heartbeat follows it.
+        Raises JobUnavailableError if the job does not respond, and NotDurableError if the row is not durable within
+        `DURABLE_S`. The client then repeats the heartbeat. While the earlier row may still be appended, no further row
+        of the member is sent, so that an outage does not fill the queue of rows. A leave is sent in any case, because
+        no heartbeat follows it.
         """
         earlier = self._not_durable.get(process) if row.member_epoch >= 0 else None
         if earlier is not None:
@@ -141,19 +146,19 @@ class ShareGroupHeartbeat:
             raise
 
     def _on_sent(self, process: SessionKey, sent: asyncio.Future[int]) -> None:
-        """Forget a row whose outcome is known; nobody else waits for its exception."""
+        """Remove a row whose outcome is known. Its exception is retrieved here, because nothing else awaits it."""
         self._not_durable.pop(process, None)
         if not sent.cancelled():
             sent.exception()
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
-        """Append the row of a leave, and return its response as soon as the row is durable.
+        """Append the row of a leave, and return the response when the row is durable but not yet processed by the job.
 
-        The caller has checked that the member is in its group, so the job will remove it. Later requests for the group
-        are processed after the row, and descriptions of the group wait for the job.
+        The caller must have checked that the member is in its group, so that the job will remove the member. Later
+        requests for the group are processed after the row, and descriptions of the group wait for the job.
 
-        Raises JobUnavailableError, also if the row is not durable within `DURABLE_S`. In that case the row may still be
-        appended. If it is not, the member's session times out.
+        Raises JobUnavailableError if the row cannot be appended or is not durable within `DURABLE_S`. In the latter
+        case the row may still be appended. If it is not, the member's session times out.
         """
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))
@@ -177,9 +182,10 @@ class ShareGroupHeartbeat:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """Return the lease that the response extends. A leave ends it before its row is sent, as the job may act on it.
+        """Return the lease (the time until which the member is certainly in its group) that the response extends.
 
-        A static member has none: its next process may join through any gateway at any time.
+        A leave ends the lease before its row is sent, because the job may process the row at any time. A static member
+        has no lease, because its next process may join through any gateway at any time.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
@@ -206,7 +212,7 @@ class ShareGroupHeartbeat:
 
 
 def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Convert the response; clients continue with the member id that they have sent."""
+    """Convert the job's response to Kafka's. It contains the member id of the request, even for a static member."""
     message = ShareGroupHeartbeatResponse
     assignment = None
     if response.assignment is not None:

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge (KIP-932; v2: KIP-1206, KIP-1222)."""
+"""The handlers of ShareFetch and ShareAcknowledge (KIP-932; version 2: KIP-1206, KIP-1222)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,9 +33,10 @@ RECORD_LIMIT = 1
 
 
 class ShareApis:
-    """The handlers, with their share `sessions`. `security` raises RequestError for what the caller may not do.
+    """The handlers of ShareFetch and ShareAcknowledge, with the share `sessions` of their members.
 
-    With `tail_connections`, which are used for nothing else, records are reserved for members that wait.
+    `security` raises RequestError if the caller lacks a right. If `tail_connections` is not None, offsets after the end
+    of the log are reserved for waiting members. These connections read the records and are used for nothing else.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class ShareApis:
 
     @property
     def open_acknowledgements(self) -> OpenAcknowledgements:
-        """The acknowledgements without an outcome yet."""
+        """The acknowledgements whose outcome is not known yet."""
         return self._acknowledgements.open
 
     @property
     def has_reservations(self) -> bool:
-        """Whether records are reserved for members, or are about to be."""
+        """Whether offsets are reserved for members or will be reserved soon."""
         return self._reserved is not None and self._reserved.has_partitions
 
     @property
@@ -77,19 +78,19 @@ class ShareApis:
         return 0 if self._reserved is None else self._reserved.reserved_records
 
     def upkeep(self) -> None:
-        """Return what members do not use to the job."""
+        """Return records to the job that members do not fetch in time, and unused reservations."""
         self.sessions.upkeep()
         if self._reserved is not None:
             self._reserved.upkeep()
 
     def drain(self) -> None:
-        """Stop delivering records, because the gateway stops."""
+        """Stop delivering records, because the gateway is shutting down."""
         if self._reserved is not None:
             self._reserved.close()
         self.sessions.drain()
 
     def close(self) -> None:
-        """End all sessions and return what their members hold."""
+        """End all sessions and return the records that their members hold to the job."""
         if self._reserved is not None:
             self._reserved.close()
         self.sessions.close()
@@ -97,7 +98,7 @@ class ShareApis:
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
-        """Acknowledge, then fetch."""
+        """Handle a ShareFetch: send its acknowledgements to the job, and fetch records."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners)
         acknowledgements = acknowledgements_of(body.topics)
@@ -177,10 +178,11 @@ class ShareApis:
         request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
-        """Fill the response with buffered records, or wait up to MaxWaitMs until there are at least MinBytes.
+        """Add buffered records to the response, or wait up to MaxWaitMs until there are at least MinBytes.
 
-        With MinBytes 0 the response has what the job acquires in one round, which may be nothing. The wait ends when a
-        partition is no longer readable here, because the client should know, or when the gateway shuts down.
+        With MinBytes 0, the job is asked once for records of each partition, and the response has what it acquires,
+        possibly nothing. The wait also ends when a partition can no longer be read here, because the response must
+        return that error, or when the gateway shuts down.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -213,7 +215,7 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add buffered records of each partition once, as far as there is room."""
+        """Add buffered records of each partition that has none in the response, within the limits of the request."""
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:
@@ -233,7 +235,7 @@ class ShareApis:
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
     async def acknowledge(self, request: Request[ShareAcknowledge]) -> ShareAcknowledgeResponse:
-        """Acknowledge without fetching."""
+        """Handle a ShareAcknowledge: send the acknowledgements to the job and return their outcomes."""
         body, caller = request.body, request.caller
         response = AcknowledgeResponseBuilder(self._cluster, self._listeners)
         try:

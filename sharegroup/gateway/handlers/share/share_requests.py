@@ -1,4 +1,4 @@
-"""The topic partitions and acknowledgements of ShareFetch and ShareAcknowledge requests."""
+"""Functions that return the partitions and acknowledgements in ShareFetch and ShareAcknowledge requests."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,7 @@
-"""Builders of ShareFetch and ShareAcknowledge responses, with one entry per partition.
+"""Builders of ShareFetch and ShareAcknowledge responses, which have one entry per partition.
 
-Each acknowledged partition has an entry, and missing records are empty bytes, not null. Clients stall otherwise.
+Each acknowledged partition must have an entry, and a partition without records must have empty bytes instead of null.
+Otherwise clients stall.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,14 +25,14 @@ _NO_LEADER = (-1, -1)
 
 
 class _Leaders:
-    """The current leaders, for clients that used the wrong node."""
+    """The current partition leaders, for clients that sent a request to the wrong node."""
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._cluster, self._listeners = cluster, listeners
         self._leader_ids: set[int] = set()
 
     def of(self, key: TopicIdPartition, error_code: int) -> tuple[int, int]:
-        """Return (leader, epoch) for a partition with this error."""
+        """Return (leader id, leader epoch) for a partition with this error; (-1, -1) for other errors."""
         if error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return _NO_LEADER
         topic = self._cluster.topic_by_id(key.topic_id)
@@ -42,7 +43,7 @@ class _Leaders:
         return leader.node_id, leader.epoch
 
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
-        """Return the NodeEndpoints: our addresses of the leaders in the response."""
+        """Return the NodeEndpoints of the response: the gateway's addresses of the leaders in it."""
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
@@ -52,7 +53,7 @@ class _Leaders:
 
 
 class _ShareResponse(Generic[Message]):
-    """The common part: outcomes of acknowledgements, leaders, and the message around the partitions."""
+    """The common part of both builders: outcomes of acknowledgements, leaders, and the message."""
 
     message_class: type[Message]
     topic_class: type[DataContainer]
@@ -87,7 +88,7 @@ class _ShareResponse(Generic[Message]):
         )
 
     def _entry(self, key: TopicIdPartition, code: int, text: str | None, **more: object) -> DataContainer:
-        """Return a partition's entry; `more` are the fields of one of the two responses."""
+        """Return the response's entry of a partition; `more` are the fields that only one of the two responses has."""
         leader_id, leader_epoch = self._leaders.of(key, code)
         leader = self.leader_class(leader_id=leader_id, leader_epoch=leader_epoch)
         return self.partition_class(
@@ -133,7 +134,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self.byte_count += found.slice.byte_count
 
     def remove_late_records(self, is_too_late: Callable[[TopicIdPartition, PartitionRecords], bool]) -> None:
-        """Remove the partitions whose records are too late to be sent."""
+        """Remove the records of partitions for which `is_too_late` returns True."""
         for key, found in list(self._records.items()):
             if is_too_late(key, found):
                 del self._records[key]
@@ -141,7 +142,11 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
                 self.byte_count -= found.slice.byte_count
 
     def build(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
-        """Return the response; its lock timeout is the remaining time of its shortest lock."""
+        """Return the response.
+
+        Its lock timeout is the remaining time, at `now_ms`, of the record lock that expires first; without records it
+        is `lock_timeout_ms`.
+        """
         keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]

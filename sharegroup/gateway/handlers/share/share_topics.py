@@ -1,4 +1,4 @@
-"""The topic partitions that a node serves to a caller, and the errors for all others."""
+"""Determines which topic partitions a node serves to a caller, and the errors for all others."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -11,13 +11,13 @@ from sharegroup.security.caller import Caller
 
 
 class ShareTopics:
-    """Decides by the upstream cluster's metadata and by the topics that the caller may read."""
+    """Uses the metadata of the upstream cluster and the caller's right to read the topic."""
 
     def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
         self._cluster, self._security = cluster, security
 
     async def refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
-        """Refresh the metadata if a partition is unknown, or if `node_id` is not its leader: it may have moved."""
+        """Refresh the metadata if a partition is unknown, or if its known leader is not `node_id`."""
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()

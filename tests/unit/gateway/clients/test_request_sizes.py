@@ -37,7 +37,7 @@ def test_limit_depends_on_the_api(api_key: int, size: int, is_refused: bool) -> 
 
 def test_rejection_names_the_request() -> None:
     problem = size_problem(100_000_000, head(SHARE_FETCH))
-    assert problem == f"request 78 of 100000000 bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}"
+    assert problem == f"ShareFetch request has 100000000 bytes; the limit is {MAX_OWN_REQUEST_BYTES}"
 
 
 def test_empty_frame_is_left_to_the_header_decoder() -> None:

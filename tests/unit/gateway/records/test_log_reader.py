@@ -157,7 +157,7 @@ async def test_failed_reads_of_a_log_are_one_line(caplog: pytest.LogCaptureFixtu
     await log.read(position(), 10)
     assert caplog.messages == [
         "orders-0: failed to read the log; retrying: the upstream broker responded to a fetch with error 6",
-        "orders-0: the log is read again after 0.0 s",
+        "orders-0: the log can be read again after 0.0 s",
     ]
 
 
