@@ -47,7 +47,7 @@ def receive(
     answer = FetchAnswer(None, [FetchedPartition(ZERO, code, "", part)], 30_000)
     core.on_fetch(core.node(1), answer, 0, lambda *named: leaders.append(named))
     if decodes:
-        core.decode(core.take_arrived(), 0)
+        core.add_decoded(core.decode(core.take_arrived()), 0)
     return leaders
 
 
@@ -149,7 +149,7 @@ def test_records_of_a_session_that_ended_are_dropped() -> None:
     core = new_core()
     receive(core, 1)
     core.node(1).on_lost("the connection was lost")
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert core.deliver(0) == []
 
 
@@ -159,7 +159,7 @@ def test_fetched_records_of_a_lost_partition_are_released(topics: list[str], par
     receive(core, 2)
     core.membership.subscribe(topics)
     core.membership.assignment, core.membership.generation = {TOPIC: partitions}, 1
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert core.deliver(0) == []
     assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
 
@@ -168,7 +168,7 @@ def test_fenced_member_keeps_fetched_records() -> None:
     core = new_core()
     receive(core, 1)
     core.membership.generation = 1
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert len(core.deliver(0)) == 1
 
 
