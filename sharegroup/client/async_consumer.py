@@ -71,8 +71,8 @@ class AsyncShareConsumer(HandlesRecords):
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
         self._is_polling = self._is_woken = self._is_closed = False
-        #: Runs deserializers and the commit callback.
-        self.caller = LoopCaller()
+        #: What runs deserializers, and the commit callback.
+        self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
             self.subscribe(topics)
 
@@ -96,7 +96,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._check_open()
         await self._leave(CLOSE_TIMEOUT_S)
         self._core.membership.subscribe(())
-        self.callbacks.start(self.caller)
+        self.callbacks.start(self.callback_caller)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class AsyncShareConsumer(HandlesRecords):
             await self._wait_for_records(self.clock.now_ms() + int(timeout_s * 1000))
             records = self._core.deliver(self.clock.now_ms())
             self._core.metrics.poll_ended(self.clock.now_ms())
-        self.callbacks.start(self.caller)
+        self.callbacks.start(self.callback_caller)
         return records
 
     async def __aiter__(self) -> AsyncIterator[Record[Any]]:
@@ -168,7 +168,7 @@ class AsyncShareConsumer(HandlesRecords):
         for node in self._core.nodes.values():
             for source in node.waiting_sources:
                 results[source] = RequestError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_s:g} s")
-        self.callbacks.start(self.caller)
+        self.callbacks.start(self.callback_caller)
         return results
 
     def commit_async(self) -> None:
@@ -177,7 +177,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._bind()
         self._core.queue_acknowledgements(self.clock.now_ms() + self.settings.default_api_timeout_ms)
         self._requests.commit()
-        self.callbacks.start(self.caller)
+        self.callbacks.start(self.callback_caller)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the function that receives the result of each partition's acknowledgements.
@@ -261,7 +261,7 @@ class AsyncShareConsumer(HandlesRecords):
         finally:
             self._is_closed = True
             await self._requests.close()
-            self.callbacks.start(self.caller)
+            self.callbacks.start(self.callback_caller)
 
     async def __aenter__(self) -> Self:
         return self
@@ -306,7 +306,7 @@ class AsyncShareConsumer(HandlesRecords):
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
             self._core.metrics.poll_ended(self.clock.now_ms())
-        self.callbacks.start(self.caller)
+        self.callbacks.start(self.callback_caller)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class AsyncShareConsumer(HandlesRecords):
                 self._requests.start_turns_ahead()
                 try:
                     await asyncio.sleep(0)  # lets the fetches for the next poll be sent before records are decoded
-                    decoded = await self.caller.run(self._core.decode, arrived)
+                    decoded = await self.decoding_caller.run(self._core.decode, arrived)
                 except asyncio.CancelledError:
                     self._core.put_back(arrived)
                     raise

@@ -49,7 +49,9 @@ class ShareConsumer(HandlesRecords):
         self._consumer = AsyncShareConsumer(
             bootstrap_servers, group_id=group_id, topics=topics, connector=connector, **settings
         )
-        self._consumer.caller = self._caller = CallerThread()
+        self._consumer.callback_caller = self._caller = CallerThread()
+        if self._consumer.settings.has_deserializers:  # without them, decoding on the loop saves changes of threads
+            self._consumer.decoding_caller = self._caller
         self._thread = LoopThread("sharegroup-client")
         self._user = threading.Lock()
         self._is_closed = False
@@ -195,7 +197,7 @@ class ShareConsumer(HandlesRecords):
     def _using(self) -> Iterator[None]:
         if not self._user.acquire(blocking=False):
             self._consumer.callbacks.check()
-            raise ConcurrentUseError("another thread, or the poll that runs this deserializer, uses the consumer")
+            raise ConcurrentUseError("another thread, or the call that runs this deserializer, uses the consumer")
         try:
             yield
         finally:
