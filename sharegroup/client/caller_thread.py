@@ -54,14 +54,19 @@ class CallerThread(LoopCaller):
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """Wait until the thread has run a function."""
-        future: Future[_Result] = Future()
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[_Result] = loop.create_future()  # costs less than a Future of threads
 
         def call() -> None:
-            if future.set_running_or_notify_cancel():
+            if not result.cancelled():
                 try:
-                    future.set_result(function(*arguments))
+                    loop.call_soon_threadsafe(finish, result.set_result, function(*arguments))
                 except Exception as error:  # noqa: BLE001 - it is raised by `run`
-                    future.set_exception(error)
+                    loop.call_soon_threadsafe(finish, result.set_exception, error)
+
+        def finish(set_outcome: Callable[[Any], None], outcome: object) -> None:
+            if not result.cancelled():
+                set_outcome(outcome)
 
         self._calls.put(call)
-        return await asyncio.wrap_future(future)
+        return await result
