@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sharegroup.client import ConcurrentUseError, Record, ShareConsumer, WakeupError
+from sharegroup.client import ConcurrentUseError, IllegalStateError, Record, ShareConsumer, WakeupError
 from sharegroup.client.testing import Cause, InMemoryShareGroup, RecordState
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from tests.unit.client.members import PATIENCE_S, group_of, member, outcomes, poll
 
-ACCEPTED, RELEASED = RecordState.ACKNOWLEDGED, RecordState.AVAILABLE
-HEARTBEAT_MS, HALF_LOCK_MS = 5_000, 15_000
+ACCEPTED, REJECTED, RELEASED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE
+HEARTBEAT_MS, LOCK_MS = 5_000, 60_000
 
 
 class BlockingCode:
@@ -91,10 +92,10 @@ def test_handler_loop_renews_while_a_deserializer_blocks() -> None:
     """The deserializer of record 1 blocks until the lock of record 0 is renewed, whose call lasts as long."""
 
     def deserialize(data: bytes) -> bytes:
-        code.wait(HALF_LOCK_MS)
+        code.wait(LOCK_MS // 2)
         return data
 
-    group = group_of(b"0")
+    group = group_of(b"0", share_record_lock_duration_ms=LOCK_MS)
     code = BlockingCode(group, is_renewal, blocks_at=2)
     consumer = member(group, value_deserializer=deserialize)
     is_second_called = threading.Event()
@@ -117,13 +118,13 @@ def test_handler_loop_renews_while_a_deserializer_blocks() -> None:
 
 def test_handler_loop_renews_while_a_commit_callback_blocks() -> None:
     """The callback for record 0 blocks until the lock of record 1 is renewed, whose call lasts as long."""
-    group = group_of(b"0", b"1")
+    group = group_of(b"0", b"1", share_record_lock_duration_ms=LOCK_MS)
     code = BlockingCode(group, is_renewal)
     consumer = member(group)
     is_called_back = threading.Event()
 
     def call_back(*_: Any) -> None:
-        code.wait(HALF_LOCK_MS)
+        code.wait(LOCK_MS // 2)
         is_called_back.set()
 
     consumer.set_acknowledgement_commit_callback(call_back)
@@ -198,3 +199,52 @@ def test_deserializer_may_not_use_the_consumer() -> None:
     for call in calls:
         with member(group_of(b"0"), value_deserializer=use(lambda call=call: call(consumer))) as consumer:
             assert [record.value for record in poll(consumer, 1)] == [b"0"]
+
+
+def test_commit_callback_may_not_use_the_consumer() -> None:
+    def call_back(*_: Any) -> None:
+        for call in (consumer.poll, consumer.close, consumer.subscription):
+            with pytest.raises(IllegalStateError, match="callback may not use the consumer"):
+                call()
+        refusals.append(True)
+
+    refusals: list[bool] = []
+    with member(group_of(b"0")) as consumer:
+        consumer.set_acknowledgement_commit_callback(call_back)
+        poll(consumer, 1)
+        assert list(consumer.commit_sync().values()) == [None]
+    assert refusals == [True]
+
+
+@pytest.mark.parametrize(
+    ("choice", "values", "outcome"),
+    [
+        ("reject", [1, 3], (REJECTED, 1)),
+        ("release", [1, 3], (RELEASED, 1)),
+        ("raw", [1, b"no", 3], (ACCEPTED, 1)),
+    ],
+)
+def test_record_that_cannot_be_deserialized(choice: str, values: list[Any], outcome: tuple[RecordState, int]) -> None:
+    group = group_of(b"1", b"no", b"3")
+    settings = {"value_deserializer": json.loads, "on_undecodable": choice}
+    with member(group, **settings) as consumer:
+        assert [record.value for record in consumer.poll(PATIENCE_S)] == values
+        assert list(consumer.commit_sync().values()) == [None]
+        assert [(bad.offset, "JSONDecodeError" in bad.reason) for bad in consumer.undecodable] == (
+            [] if choice == "raw" else [(1, True)]
+        )
+    assert outcomes(group) == [(ACCEPTED, 1), outcome, (ACCEPTED, 1)]
+
+
+def test_record_whose_lock_ends_during_its_deserializer_is_not_returned() -> None:
+    calls = []
+
+    def deserialize(data: bytes) -> bytes:
+        calls.append(data)
+        if len(calls) == 1:
+            group.advance(LOCK_MS)
+        return data
+
+    group = group_of(b"0", share_record_lock_duration_ms=LOCK_MS)
+    with member(group, value_deserializer=deserialize) as consumer:
+        assert [record.delivery_count for record in consumer.poll(2 * LOCK_MS / 1000)] == [2]

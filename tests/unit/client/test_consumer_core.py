@@ -153,6 +153,27 @@ def test_records_of_a_session_that_ended_are_dropped() -> None:
     assert core.deliver(0) == []
 
 
+def test_records_that_no_poll_returns_are_released_without_decoding_them() -> None:
+    def fail(_data: bytes) -> None:
+        pytest.fail("the deserializer was called")
+
+    core = new_core(value_deserializer=fail)
+    receive(core, 2, decodes=False)
+    core.release_unpolled(0)
+    assert not core.has_records
+    assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
+
+
+def test_responses_of_a_cancelled_poll_are_decoded_by_the_next() -> None:
+    core = new_core()
+    receive(core, 1, decodes=False)
+    arrived = core.take_arrived()
+    receive(core, 2, decodes=False)
+    core.put_back(arrived)
+    core.add_decoded(core.decode(core.take_arrived()), 0)
+    assert [record.offset for record in core.deliver(0)] == [0, 0, 1]
+
+
 @pytest.mark.parametrize(("topics", "partitions"), [(["orders"], (1,)), (["bills"], (0,))])
 def test_fetched_records_of_a_lost_partition_are_released(topics: list[str], partitions: tuple[int, ...]) -> None:
     core = new_core()
