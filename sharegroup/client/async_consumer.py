@@ -36,7 +36,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class AsyncShareConsumer(HandlesRecords):
-    """A member of a share group.
+    """A member of a share group. Deserializers and the commit callback run on the caller's loop and must not block it.
 
     Args:
         bootstrap_servers: `host:port`, several separated by commas or as a list.
