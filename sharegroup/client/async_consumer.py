@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sharegroup.client.caller_thread import LoopCaller
 from sharegroup.client.commit_callback import CommitCallback, CommitCallbackRunner
 from sharegroup.client.connector import Connector, SocketConnector
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
@@ -35,7 +36,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class AsyncShareConsumer(HandlesRecords):
-    """A member of a share group.
+    """A member of a share group. Deserializers and the commit callback run on the caller's loop and must not block it.
 
     Args:
         bootstrap_servers: `host:port`, several separated by commas or as a list.
@@ -70,8 +71,8 @@ class AsyncShareConsumer(HandlesRecords):
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
         self._is_polling = self._is_woken = self._is_closed = False
-        #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
-        self.calls_back = True
+        #: What runs deserializers, and the commit callback.
+        self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
             self.subscribe(topics)
 
@@ -95,7 +96,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._check_open()
         await self._leave(CLOSE_TIMEOUT_S)
         self._core.membership.subscribe(())
-        self._run_callbacks()
+        self.callbacks.start(self.callback_caller)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class AsyncShareConsumer(HandlesRecords):
             await self._wait_for_records(self.clock.now_ms() + int(timeout_s * 1000))
             records = self._core.deliver(self.clock.now_ms())
             self._core.metrics.poll_ended(self.clock.now_ms())
-        self._run_callbacks()
+        self.callbacks.start(self.callback_caller)
         return records
 
     async def __aiter__(self) -> AsyncIterator[Record[Any]]:
@@ -167,7 +168,7 @@ class AsyncShareConsumer(HandlesRecords):
         for node in self._core.nodes.values():
             for source in node.waiting_sources:
                 results[source] = RequestError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_s:g} s")
-        self._run_callbacks()
+        self.callbacks.start(self.callback_caller)
         return results
 
     def commit_async(self) -> None:
@@ -176,7 +177,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._bind()
         self._core.queue_acknowledgements(self.clock.now_ms() + self.settings.default_api_timeout_ms)
         self._requests.commit()
-        self._run_callbacks()
+        self.callbacks.start(self.callback_caller)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the function that receives the result of each partition's acknowledgements.
@@ -260,7 +261,7 @@ class AsyncShareConsumer(HandlesRecords):
         finally:
             self._is_closed = True
             await self._requests.close()
-            self._run_callbacks()
+            self.callbacks.start(self.callback_caller)
 
     async def __aenter__(self) -> Self:
         return self
@@ -275,7 +276,6 @@ class AsyncShareConsumer(HandlesRecords):
     def begin_handling(self) -> None:
         """Prepare for a handler loop: acknowledge explicitly, and renew records to keep them during polls."""
         self.settings = self._core.begin_handling()
-        self.calls_back = True
 
     def limit_fetches(self, records: int, size: int) -> None:
         """Limit the records and bytes of the next fetches, within the settings."""
@@ -310,7 +310,7 @@ class AsyncShareConsumer(HandlesRecords):
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
             self._core.metrics.poll_ended(self.clock.now_ms())
-        self._run_callbacks()
+        self.callbacks.start(self.callback_caller)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -327,8 +327,11 @@ class AsyncShareConsumer(HandlesRecords):
                 self._requests.start_turns_ahead()
                 try:
                     await asyncio.sleep(0)  # lets the fetches for the next poll be sent before records are decoded
-                finally:
-                    self._core.decode(arrived, self.clock.now_ms())
+                    decoded = await self.decoding_caller.run(self._core.decode, arrived)
+                except asyncio.CancelledError:
+                    self._core.put_back(arrived)
+                    raise
+                self._core.add_decoded(decoded, self.clock.now_ms())
             if self._core.fetched or (end_ms is not None and self.clock.now_ms() >= end_ms):
                 return
             if not self._core.has_records:
@@ -341,16 +344,10 @@ class AsyncShareConsumer(HandlesRecords):
         try:
             async with asyncio.timeout(timeout_s):
                 await self._requests.leave()
-        except TimeoutError:
-            logger.warning(
-                "group %(group)s: the brokers did not respond in time; locks end by timeout",
-                LogFields(group=self.settings.group_id),
-            )
-        except ShareGroupError as error:
-            logger.warning(
-                "group %(group)s: failed to leave the group: %(error)s",
-                LogFields(group=self.settings.group_id, error=error),
-            )
+        except (TimeoutError, ShareGroupError) as error:
+            reason = str(error) or "the brokers did not respond in time; locks end by timeout"
+            fields = LogFields(group=self.settings.group_id, error=reason)
+            logger.warning("group %(group)s: failed to leave the group: %(error)s", fields)
         self._collect()
         self._core.end()
 
@@ -399,7 +396,3 @@ class AsyncShareConsumer(HandlesRecords):
         for commit in self._commits:
             commit += results
         self.callbacks.add(results)
-
-    def _run_callbacks(self) -> None:
-        if self.calls_back:
-            self.callbacks.run()

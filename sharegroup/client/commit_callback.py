@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 
+from sharegroup.client.caller_thread import LoopCaller
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
 from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import TopicIdPartition
@@ -18,32 +21,40 @@ CommitCallback = Callable[[dict[TopicIdPartition, set[int]], RequestError | None
 
 
 class CommitCallbackRunner:
-    """Calls the application's function once for each result. Without a function, results are dropped."""
+    """Calls the application's function once for each result. Without a function, results are dropped.
+
+    One thread may add results while another one runs the function.
+    """
 
     def __init__(self) -> None:
         self.callback: CommitCallback | None = None
-        self._results: list[AcknowledgeResult] = []
-        self._is_running = False
+        self._results: deque[AcknowledgeResult] = deque()
+        #: The thread that runs the function.
+        self._thread_id: int | None = None
 
     def add(self, results: Iterable[AcknowledgeResult]) -> None:
         """Keep results for the next run."""
         if self.callback is not None:
-            self._results += results
+            self._results.extend(results)
 
     def check(self) -> None:
-        """Raise IllegalStateError if the callback is running: it may not use the consumer."""
-        if self._is_running:
+        """Raise IllegalStateError if the callback is the caller: it may not use the consumer."""
+        if self._thread_id == threading.get_ident():
             raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
+
+    def start(self, caller: LoopCaller) -> None:
+        """Let the caller run the function if there are results."""
+        if self._results:
+            caller.post(self.run)
 
     def run(self) -> None:
         """Call the function with the results; its exceptions are logged."""
-        results, self._results = self._results, []
-        self._is_running = True
+        self._thread_id = threading.get_ident()
         try:
-            for result in results:
-                self._call(result)
+            while self._results:
+                self._call(self._results.popleft())
         finally:
-            self._is_running = False
+            self._thread_id = None
 
     def _call(self, result: AcknowledgeResult) -> None:
         offsets = {offset for offset, kind in result.types.items() if kind is not AcknowledgeType.GAP}

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer
+from sharegroup.client.caller_thread import CallerThread
 from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.connector import Connector
 from sharegroup.client.errors import ConcurrentUseError, IllegalStateError
@@ -31,8 +32,9 @@ _Result = TypeVar("_Result")
 class ShareConsumer(HandlesRecords):
     """A member of a share group; the arguments are those of AsyncShareConsumer.
 
-    One thread may use it at a time, else ConcurrentUseError is raised; only `wakeup` may be called from any thread. The
-    commit callback runs on the caller's thread.
+    One thread may use it at a time, else ConcurrentUseError is raised; only `wakeup` may be called from any thread.
+    Deserializers and the commit callback run on the caller's thread, so they do not delay heartbeats and renewals. They
+    may not use the consumer.
     """
 
     def __init__(
@@ -47,9 +49,11 @@ class ShareConsumer(HandlesRecords):
         self._consumer = AsyncShareConsumer(
             bootstrap_servers, group_id=group_id, topics=topics, connector=connector, **settings
         )
-        self._consumer.calls_back = False
+        self._consumer.callback_caller = self._caller = CallerThread()
+        if self._consumer.settings.has_deserializers:  # without them, decoding on the loop saves changes of threads
+            self._consumer.decoding_caller = self._caller
         self._thread = LoopThread("sharegroup-client")
-        self._user = threading.RLock()  # reentrant, so that a callback gets the error of its own
+        self._user = threading.Lock()
         self._is_closed = False
 
     # -- subscription --------------------------------------------------------------------------------------------------
@@ -192,19 +196,19 @@ class ShareConsumer(HandlesRecords):
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
         if not self._user.acquire(blocking=False):
-            raise ConcurrentUseError("another thread uses the consumer")
+            self._consumer.callbacks.check()
+            raise ConcurrentUseError("another thread, or the call that runs this deserializer, uses the consumer")
         try:
             yield
         finally:
             self._user.release()
 
     def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
-        """Run a call on the loop, then the commit callback on this thread."""
+        """Run a call on the loop, and deserializers and the commit callback on this thread."""
         with self._using():
             if self._is_closed:  # the thread has ended
                 raise IllegalStateError("Share consumer closed")
-            self._consumer.callbacks.check()
             try:
-                return self._thread.run(call(*arguments))
+                return self._caller.result(self._thread.submit(call(*arguments)))
             finally:
                 self._consumer.callbacks.run()

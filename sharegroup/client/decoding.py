@@ -37,7 +37,7 @@ class RecordDecoder:
         self._key, self._value = (
             _function(deserializer) for deserializer in (settings.key_deserializer, settings.value_deserializer)
         )
-        self._deserializes = settings.key_deserializer is not None or settings.value_deserializer is not None
+        self._deserializes = settings.has_deserializers
         self._check_crcs, self._is_raw = settings.check_crcs, settings.on_undecodable == "raw"
         is_release = settings.on_undecodable == "release"
         self._refusal = AcknowledgeType.RELEASE if is_release else AcknowledgeType.REJECT

@@ -87,6 +87,11 @@ class ConsumerSettings:
         return self.share_acknowledgement_mode == "explicit"
 
     @property
+    def has_deserializers(self) -> bool:
+        """Whether functions of the application decode keys or values."""
+        return self.key_deserializer is not None or self.value_deserializer is not None
+
+    @property
     def is_record_limit(self) -> bool:
         """Whether `max_poll_records` is exact (KIP-1206)."""
         return self.share_acquire_mode == "record_limit"

@@ -1,7 +1,8 @@
 """A share consumer without input and output: it joins membership, sessions, records in hand and fetched records.
 
 A host (`AsyncShareConsumer`) sends the requests that it returns. Two threads may use it at the same time: the
-application acknowledges records in hand, while the host applies fetch responses, which does not touch them.
+application acknowledges records in hand or decodes others, while the host applies fetch responses, which does not touch
+them.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sharegroup.client.core.acknowledgements import AcknowledgeResult
+from sharegroup.client.core.acknowledgements import AcknowledgeResult, Types
 from sharegroup.client.core.fetched_records import FetchedRecords, delivery_of
 from sharegroup.client.core.in_hand import InHand
 from sharegroup.client.core.membership import Membership
 from sharegroup.client.core.share_node import FetchAnswer, FetchLimits, ShareNode
-from sharegroup.client.decoding import RecordDecoder
+from sharegroup.client.decoding import Decoded, RecordDecoder
 from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import CommitResults, Delivery, Possession, Record, TopicIdPartition, UndecodableRecord
 from sharegroup.client.settings import ConsumerSettings
@@ -155,11 +156,22 @@ class ConsumerCore:
         arrived, self._arrived = self._arrived, []
         return arrived
 
-    def decode(self, arrived: Iterable[Arrived], now_ms: int) -> None:
-        """Decode records to deliver, and acknowledge those that need no application."""
-        for delivery, part in arrived:
+    def put_back(self, arrived: list[Arrived]) -> None:
+        """Keep responses for the next poll, because this one was cancelled."""
+        self._arrived = arrived + self._arrived
+
+    def decode(self, arrived: Iterable[Arrived]) -> list[tuple[Delivery, Decoded]]:
+        """Return the records of responses. This runs the deserializers and changes nothing; any thread may call it."""
+        return [
+            (delivery, self._decoder.decode(part.records or b"", _acquired_ranges(part), delivery))
+            for delivery, part in arrived
+        ]
+
+    def add_decoded(self, decoded: Iterable[tuple[Delivery, Decoded]], now_ms: int) -> None:
+        """Keep decoded records to deliver, and acknowledge those that need no application."""
+        for delivery, found in decoded:
             if not self._has_ended(delivery, now_ms):  # else it is not acknowledged either
-                self._decode(delivery, part, now_ms)
+                self._add_decoded(delivery, found, now_ms)
         self._drop_lost(now_ms)
 
     def _drop_lost(self, now_ms: int) -> None:
@@ -172,12 +184,8 @@ class ConsumerCore:
     def _release(self, records: Iterable[Record[Any]], now_ms: int) -> None:
         """Release records that the application has not used."""
         for delivery, run in groupby(records, delivery_of):
-            self._release_offsets(delivery, (record.offset for record in run), now_ms)
-
-    def _release_offsets(self, delivery: Delivery, offsets: Iterable[int], now_ms: int) -> None:
-        types = dict.fromkeys(offsets, AcknowledgeType.RELEASE)
-        deadline_ms = now_ms + self._settings.default_api_timeout_ms
-        self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused=True)
+            types = {record.offset: AcknowledgeType.RELEASE for record in run}
+            self._add(delivery, types, now_ms, is_unused=True)
 
     def give_back(self, records: Iterable[Record[Any]], now_ms: int) -> None:
         """Release those of the records that are in hand and that the application has not used."""
@@ -190,10 +198,15 @@ class ConsumerCore:
         """Release the fetched records. To be called when no poll will return them, and again when others arrive."""
         for delivery, part in self.take_arrived():
             if not self._has_ended(delivery, now_ms):
-                acquired = (range(found.first_offset, found.last_offset + 1) for found in part.acquired_records)
-                self._release_offsets(delivery, chain.from_iterable(acquired), now_ms)
+                offsets = (offset for first, last, _ in _acquired_ranges(part) for offset in range(first, last + 1))
+                self._add(delivery, dict.fromkeys(offsets, AcknowledgeType.RELEASE), now_ms, is_unused=True)
         self._drop_lost(now_ms)
         self._release(self.fetched.pop(len(self.fetched)), now_ms)
+
+    def _add(self, delivery: Delivery, types: Types, now_ms: int, is_unused: bool = False) -> None:
+        """Queue acknowledgements of records that the application does not receive."""
+        deadline_ms = now_ms + self._settings.default_api_timeout_ms
+        self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
         """Return fetched records, which are in hand from now on."""
@@ -353,17 +366,18 @@ class ConsumerCore:
             if part.acquired_records:
                 self._arrived.append(Arrived(Delivery(source, node.node_id, until_ms, self, node.session), part))
 
-    def _decode(self, delivery: Delivery, part: Any, now_ms: int) -> None:
-        source = delivery.source
-        acquired = [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
-        decoded = self._decoder.decode(part.records or b"", acquired, delivery)
+    def _add_decoded(self, delivery: Delivery, decoded: Decoded, now_ms: int) -> None:
         if decoded.types:
-            self.node(delivery.node_id).add(source, decoded.types, now_ms + self._settings.default_api_timeout_ms)
+            self._add(delivery, decoded.types, now_ms)
         for bad in decoded.undecodable:
-            place = LogFields(topic=source.topic, partition=source.partition, offset=bad[1], error=bad[2])
+            place = LogFields(topic=bad[0].topic, partition=bad[0].partition, offset=bad[1], error=bad[2])
             logger.warning("%(topic)s-%(partition)d offset %(offset)d cannot be decoded: %(error)s", place)
         self.undecodable.extend(decoded.undecodable)
         self.fetched.add(decoded.records)
+
+
+def _acquired_ranges(part: Any) -> list[AcquiredRange]:
+    return [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
 
 
 def commit_results(results: list[AcknowledgeResult]) -> CommitResults:

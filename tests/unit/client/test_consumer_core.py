@@ -47,7 +47,7 @@ def receive(
     answer = FetchAnswer(None, [FetchedPartition(ZERO, code, "", part)], 30_000)
     core.on_fetch(core.node(1), answer, 0, lambda *named: leaders.append(named))
     if decodes:
-        core.decode(core.take_arrived(), 0)
+        core.add_decoded(core.decode(core.take_arrived()), 0)
     return leaders
 
 
@@ -149,8 +149,29 @@ def test_records_of_a_session_that_ended_are_dropped() -> None:
     core = new_core()
     receive(core, 1)
     core.node(1).on_lost("the connection was lost")
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert core.deliver(0) == []
+
+
+def test_records_that_no_poll_returns_are_released_without_decoding_them() -> None:
+    def fail(_data: bytes) -> None:
+        pytest.fail("the deserializer was called")
+
+    core = new_core(value_deserializer=fail)
+    receive(core, 2, decodes=False)
+    core.release_unpolled(0)
+    assert not core.has_records
+    assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
+
+
+def test_responses_of_a_cancelled_poll_are_decoded_by_the_next() -> None:
+    core = new_core()
+    receive(core, 1, decodes=False)
+    arrived = core.take_arrived()
+    receive(core, 2, decodes=False)
+    core.put_back(arrived)
+    core.add_decoded(core.decode(core.take_arrived()), 0)
+    assert [record.offset for record in core.deliver(0)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(["orders"], (1,)), (["bills"], (0,))])
@@ -159,7 +180,7 @@ def test_fetched_records_of_a_lost_partition_are_released(topics: list[str], par
     receive(core, 2)
     core.membership.subscribe(topics)
     core.membership.assignment, core.membership.generation = {TOPIC: partitions}, 1
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert core.deliver(0) == []
     assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
 
@@ -168,7 +189,7 @@ def test_fenced_member_keeps_fetched_records() -> None:
     core = new_core()
     receive(core, 1)
     core.membership.generation = 1
-    core.decode((), 0)
+    core.add_decoded((), 0)
     assert len(core.deliver(0)) == 1
 
 
