@@ -1,5 +1,6 @@
 """SASL login at an upstream broker: with the configured login, or with the forwarded login of a client."""
 
+import asyncio
 import math
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -66,7 +67,8 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     mechanism = get_sasl_mechanism(name)(host=host, **{**_DEFAULTS, "sasl_mechanism": name, **settings})
     lifetime_ms = 0
     while not mechanism.is_done():
-        response = await _say(broker, mechanism.auth_bytes())
+        message = await asyncio.to_thread(mechanism.auth_bytes)  # a token provider may wait for its server
+        response = await _say(broker, message)
         mechanism.receive(bytes(response.auth_bytes))
         lifetime_ms = int(response.session_lifetime_ms)
     if not mechanism.is_authenticated():
