@@ -145,7 +145,7 @@ class StateBatch(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A state change of a range of records, which the share-partition machine decides and `delivery_log` contains.
+    """A state change of a range of records. A share-partition computes it, and `delivery_log` stores it.
 
     `delivery_count` is the count after the transition. `member_id` is the member that held or holds the range.
     `lock_deadline_ms` is set if `to_state` is ACQUIRED.

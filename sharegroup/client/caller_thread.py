@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 class LoopCaller:
-    """The caller of an AsyncShareConsumer, which is on the loop itself: functions run at once."""
+    """Runs functions at once, because the caller of an AsyncShareConsumer runs on the event loop itself."""
 
     def post(self, function: Callable[[], object]) -> None:
         """Run a function that raises nothing, perhaps later."""

@@ -82,7 +82,7 @@ class Cluster:
         self._refreshed_s = None
 
     def raise_problem(self) -> None:
-        """Raise the error of a topic of the newest metadata once."""
+        """Raise the topic error that a metadata response contained, if any, and clear it."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem

@@ -117,7 +117,10 @@ class RecordDecoder:
 
 
 def _offsets(batch: Any) -> range:
-    """Return the offsets that a batch covers. Batches of old formats (before 0.11) contain only the last one."""
+    """Return the offsets that a batch covers; only the last of them for the formats before Kafka 0.11.
+
+    Headers of these formats do not contain the first offset.
+    """
     if batch.magic < 2:
         return range(batch.base_offset, batch.base_offset + 1)
     return range(batch.base_offset, batch.last_offset + 1)

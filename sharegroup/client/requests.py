@@ -129,7 +129,7 @@ class Requests:
                 self._start_turn(node, wanted, limits)
 
     def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:
-        """Start a turn for each of these leaders that has none, if acknowledgements wait for it."""
+        """Start a turn for each of these leaders that acknowledgements wait for, unless its turn is in progress."""
         for node in nodes:
             if node.has_pending and node.node_id not in self._turns:
                 self._committing.discard(node.node_id)

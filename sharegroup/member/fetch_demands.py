@@ -1,10 +1,11 @@
 """A member's fetch requests: at most one for each assigned share-partition waits at the job. No I/O.
 
 How many records are requested: `target` is the number of records that the member should hold for batches that have not
-begun. A share-partition whose last response had records is *busy*. The busy share-partitions divide among them the
-number of records that is missing to the target. Each of the others requests an even share of the target. These shares
-are not subtracted from the missing number, so that empty share-partitions do not reduce the requests of busy ones. At
-worst the member holds twice the target.
+begun. A share-partition whose last response had records is *busy*. The *missing* records are `target` minus the held
+records and those that busy share-partitions have already requested. The busy share-partitions that may send a request
+now divide the missing records evenly. Each of the other share-partitions requests an even share of `target`. These
+shares do not count as requested, so empty share-partitions do not reduce the requests of busy ones. At worst the member
+holds twice the target.
 """
 
 import logging

@@ -106,7 +106,7 @@ class AclEntry(BaseModel):
         wanted = 0 if self.resource is Resource.CLUSTER else 1
         if (self.name is not None) + (self.prefix is not None) != wanted:
             problem = f"a {self.resource.value} needs either name or prefix"
-            raise ValueError(problem if wanted else "the cluster has no name")
+            raise ValueError(problem if wanted else "an entry for the cluster must have neither name nor prefix")
         return self
 
     def covers(self, operation: Operation) -> bool:

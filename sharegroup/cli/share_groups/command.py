@@ -61,7 +61,8 @@ def share_groups(
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the start of the log.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end of the log.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="Reset to the current start offset, or else to the end.")
+        bool,
+        typer.Option("--to-current", help="Reset to the current start offset; without one, to the end of the log."),
     ] = False,
     to_datetime: Annotated[
         str | None,

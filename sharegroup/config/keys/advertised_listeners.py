@@ -35,7 +35,7 @@ class AdvertisedListeners:
                 raise ValueError(f"Not [BROKER=]HOST:PORT: {entry}")
             name, template = found[1] or "", found[2]
             if name in named:
-                raise ValueError(f"Duplicate address of {f'listener {name}' if name else 'the other listeners'}")
+                raise ValueError(f"Duplicate address {f'of {name}=' if name else 'without BROKER='}")
             _address(template, name or "1", 1, "host")
             named[name] = template
         others = named.pop("", "")

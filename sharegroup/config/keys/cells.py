@@ -63,7 +63,7 @@ class CellsConfig(ConfigFamily):
         return max(self.names, key=lambda cell: _weight(cell, group_id), default=NO_CELL)
 
     def problems(self, job: JobConfig) -> list[str]:
-        """Return the violated rules between keys, in sentences."""
+        """Return a sentence for each rule between keys that the configuration violates."""
         unknown = sorted({cell for cell in self.groups.values() if cell not in self.names})
         problems = [f"group.cells has the cell {cell}, which is not in cell.names" for cell in unknown]
         for cell in self.names:

@@ -279,7 +279,8 @@ class ShareGroup:
     def _leave_for_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         """Keep the member's assignment and locks for one more session, so that its next process can continue.
 
-        Session deadlines that other gateways have received stay valid, because nothing is released before them.
+        The session deadline never decreases, and nothing is released before it. A deadline that another gateway has
+        received therefore stays valid.
         """
         member = self._identified(request)
         deadline_ms = self._session_deadline_ms(member, now_ms, config)

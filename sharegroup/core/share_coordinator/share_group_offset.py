@@ -86,7 +86,7 @@ class ShareGroupOffsetHeader(NamedTuple):
         """
         kind, key, snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, _ = record
         if kind is RecordKind.TOMBSTONE:
-            raise IllegalTransitionError(f"{key} has no state after its tombstone")
+            raise IllegalTransitionError(f"{key}: a tombstone deletes the state, so there is no state to return")
         if self.supersedes(record):
             return self
         fence = max(self.leader_epoch_fence, leader_epoch)

@@ -85,13 +85,13 @@ class InFlight:
         for known_first, known_last, record in self.items(first, last):
             known += known_last - known_first + 1
             if record.state is not from_state:
-                found = f"{known_first}..{known_last} is {record.state.name}"
+                found = f"offsets {known_first}..{known_last} are {record.state.name}"
                 raise IllegalTransitionError(f"{found}, not {from_state.name} (cause {cause.value})")
             if is_acquired and (not record.delivery_count) is not must_be_reserved:
-                found = f"{known_first}..{known_last} is {'' if record.is_reserved else 'not '}reserved"
+                found = f"offsets {known_first}..{known_last} are {'' if record.is_reserved else 'not '}reserved"
                 raise IllegalTransitionError(f"{found} (cause {cause.value})")
         if known <= last - first and (is_acquired or cause not in _ADDING or first < start_offset):
-            raise IllegalTransitionError(f"{first}..{last} is not in flight (cause {cause.value})")
+            raise IllegalTransitionError(f"offsets {first}..{last} are not all in flight (cause {cause.value})")
 
     def trim_below(self, offset: int) -> None:
         """Remove every record below `offset`."""

@@ -291,9 +291,10 @@ class SharePartition:
         return self._window.state_batches()
 
     def state_batches_in(self, ranges: Iterable[OffsetRange]) -> list[StateBatch]:
-        """Return each record in flight that is in any of `ranges` once, as the batches of an update record.
+        """Return the records in flight within `ranges`: the batches of an update record.
 
-        Ranges may overlap and may reach below the start offset, where they yield nothing.
+        Ranges may overlap, but no record is returned twice. Ranges may also reach below the start offset, where no
+        record is in flight.
         """
         batches: list[StateBatch] = []
         done = self.start_offset - 1

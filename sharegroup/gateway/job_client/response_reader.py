@@ -54,8 +54,9 @@ Row = Response | Broadcast | GatewayAnnouncement
 class ResponseReader:
     """Reads response rows, from the end of the log at the start and from the last position after an error.
 
-    `listening` is called as soon as every row that is appended from then on will be read. `receive` is called with the
-    records that were read. Both are called on the reader's thread. `settings` are kafka-python's.
+    `listening` is called when the position in the log is set. All rows that are appended after that call are read.
+    `receive` is called with the records that were read. Both are called on the reader's thread. `settings` are
+    kafka-python's.
     """
 
     def __init__(

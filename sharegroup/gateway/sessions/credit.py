@@ -128,10 +128,11 @@ class Credit:
     # -- what the job does ---------------------------------------------------------------------------------------------
 
     def records_to_request(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
-        """Return how many records to request now, or None.
+        """Return how many records to request now; None if no request is needed.
 
-        `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of the client waits for
-        records.
+        No request is needed while the buffer has at least half the target, or while no fetch waits and read-ahead is
+        not allowed. `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of the client
+        waits for records.
         """
         if not is_waiting and not self._may_read_ahead(now_ms):
             return None

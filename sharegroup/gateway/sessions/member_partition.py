@@ -1,9 +1,11 @@
 """The records of one member in one share-partition, at the node that the member fetches from.
 
-Records that the job has acquired for the member wait in the read-ahead buffer. Records that the member was sent are in
-the holdings, which find what an acknowledgement is for and whether it may be answered before the job has processed it.
-Both are lost with the gateway, without harm. The job stores who holds which records, and a new session begins by
-returning them.
+Records that the job has acquired for the member wait in the read-ahead buffer. Records that were sent to the member are
+in the holdings. The holdings find the ranges that an acknowledgement refers to, and decide whether the gateway may
+answer it before the job has processed it.
+
+The buffer and the holdings are lost if the gateway fails. That does no harm, because the job stores who holds which
+records, and a new session begins by returning them.
 """
 
 from __future__ import annotations

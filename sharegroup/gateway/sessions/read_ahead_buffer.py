@@ -76,7 +76,7 @@ class ReadAheadBuffer:
         ]
 
     def remove(self, ranges: Iterable[Sequence[int]]) -> int | None:
-        """Remove ranges. Return the end of the lock among them that expires first; None if nothing was removed.
+        """Remove ranges, and return their earliest lock deadline; None if nothing was removed.
 
         Each range is (first offset, last offset, ...).
         """

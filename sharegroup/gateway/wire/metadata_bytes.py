@@ -118,7 +118,8 @@ class MetadataBytes:
             piece, position = _topic(data, position, version)
             yield piece
         if position != tail:
-            raise MalformedRequestError(f"malformed Metadata response of version {version}: topics end at {position}")
+            problem = f"topics end at byte {position} instead of byte {tail}"
+            raise MalformedRequestError(f"malformed Metadata response of version {version}: {problem}")
 
 
 def encode_topics(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:

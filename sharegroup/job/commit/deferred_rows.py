@@ -75,7 +75,7 @@ class DeferredRows:
 
 
 def write_deferred(writer: TableWriter, pending: Sequence[DeferredBatch], query_id: str, leader_epoch: int) -> bool:
-    """Write the batches that are not in the table yet; return False if all of them are."""
+    """Write the batches that are not in the table yet, and return whether there were any."""
     committed = writer.newest_batch(query_id)
     left = [batch for batch in pending if batch.batch_id > committed]
     return writer.commit(query_id, pending[-1].batch_id, lambda: stamp_batches(left, leader_epoch))

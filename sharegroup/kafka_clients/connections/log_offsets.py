@@ -172,7 +172,10 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Request the end offsets of epochs from one leader. Unlike `_ask`, a failure does not mark it as silent."""
+        """Request the end offsets of epochs from one leader.
+
+        A failure does not mark the leader as silent, while a failure of `_ask` does.
+        """
         if leader in self._silent:
             return {}
         try:

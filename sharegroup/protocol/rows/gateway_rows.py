@@ -52,10 +52,10 @@ def decode_gateway(value: bytes) -> GatewayRow:
         brokers = {int(node_id): _address(address) for node_id, address in row["brokers"].items()}
         lives_ms = row["lives_ms"]
         if type(lives_ms) is not int or lives_ms < 0:
-            raise ValueError(f"lives_ms is {lives_ms}")
+            raise ValueError(f"lives_ms is not an integer of at least 0: {lives_ms!r}")
         listener = row["listener"]
         if type(listener) is not str:
-            raise ValueError(f"listener is {listener!r}")
+            raise ValueError(f"listener is not a string: {listener!r}")
         return GatewayRow(_address(row["standby"]), brokers, lives_ms, listener)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ValueError(f"the record is not a gateway row: {error!r}") from error

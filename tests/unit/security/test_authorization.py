@@ -265,7 +265,7 @@ def test_no_list_allows_everything_and_an_empty_list_nothing(tmp_path: Path) -> 
         ("[{principal: 'User:a', resource: groups, name: g, operations: [Read]}]", "resource"),
         ("[{principal: 'User:a', resource: group, operations: [Read]}]", "either name or prefix"),
         ("[{principal: 'User:a', resource: group, name: g, prefix: g, operations: [Read]}]", "either name or prefix"),
-        ("[{principal: 'User:a', resource: cluster, name: c, operations: [Read]}]", "no name"),
+        ("[{principal: 'User:a', resource: cluster, name: c, operations: [Read]}]", "neither name nor prefix"),
         ("[{principal: 'User:a', resource: group, prefix: '', operations: [Read]}]", "prefix"),
         ("[{principal: 'User:a', resource: group, name: g, operations: []}]", "operations"),
         ("[{principal: 'User:a', resource: group, name: g, operations: Read}]", "operations"),

@@ -121,7 +121,10 @@ def sharing(members: int, partitions: int) -> int:
 
 
 def quotas(members: int, partitions: int) -> list[int]:
-    """Return how many partitions each member should have. The numbers differ by at most 1 and add up to s * P."""
+    """Return how many partitions each member should have. The numbers differ by at most 1.
+
+    Their sum is `sharing(members, partitions)` * `partitions`.
+    """
     places = sharing(members, partitions) * partitions
     ends = [-(-places * number // members) for number in range(members + 1)]
     return [end - start for start, end in pairwise(ends)]

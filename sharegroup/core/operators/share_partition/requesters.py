@@ -67,8 +67,9 @@ class Requesters:
         Records that the member acquired through two requesters cannot be distinguished. If another session is left,
         the records of the ended session therefore stay acquired until their locks expire or the other session ends.
 
-        The requester itself may have a later session, in which a fetch that was appended after `append_ms` got records.
-        The end of the earlier session was then read late, from another partition of the request topic, and is ignored.
+        The end is ignored if a fetch of the requester that was appended after `append_ms` got records. Such a fetch
+        belongs to a later session. The end of the earlier session was then read late, from another partition of the
+        request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):

@@ -14,8 +14,8 @@ Clocks. All times are broker times (`kafka_clients.job_clock`), and all are pass
 - The *expiry clock* ends locks. It is the time of a tick. By then, all requests that were appended before that time
   have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
   applied before its lock can expire. One that was appended too late is rejected, even if no tick has ended its lock
-  yet. The append time of a request does not end locks, because earlier requests may not have been read yet from other
-  partitions of the topic, to which partitions can be added.
+  yet. The append time of a request does not end locks. Earlier requests may be in other partitions of the topic,
+  because partitions can be added to it, and may not have been read yet.
 The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
 
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several

@@ -204,7 +204,7 @@ class SaslServer:
         """Complete the login. Raises LoginRejectedError if a reauthentication changes the principal."""
         if self.principal not in (None, principal):
             message = "The principal must not change when a client reauthenticates."
-            raise LoginRejectedError(message, f"the connection is authenticated as {self.principal}")
+            raise LoginRejectedError(message, f"a client of {self.principal} tried to reauthenticate as {principal}")
         ends = [] if answer.valid_until_ms is None else [answer.valid_until_ms]
         if self._max_reauth_ms:
             ends.append(now_ms + self._max_reauth_ms)

@@ -346,7 +346,7 @@ def test_reauthentication_as_another_user_is_rejected(ending: SaslServer) -> Non
     assert (ending.has_failed, ending.is_authenticated, ending.rejection) == (
         True,
         False,
-        "the connection is authenticated as User:alice",
+        "a client of User:alice tried to reauthenticate as User:bob",
     )
 
 
