@@ -79,7 +79,7 @@ def test_records_must_be_acknowledged_before_the_next_poll(new_client_group: New
         for record in records:
             consumer.acknowledge_offset(record.topic, record.partition, record.offset)
         assert list(consumer.commit_sync().values()) == [None]
-        with pytest.raises(IllegalStateError, match="cannot be acknowledged"):
+        with pytest.raises(IllegalStateError, match="is not waiting to be acknowledged"):
             consumer.acknowledge(records[0])
 
 
