@@ -1,11 +1,11 @@
-"""IncrementalAlterConfigs on a GROUP resource: the configs of one group, which need not exist yet.
+"""IncrementalAlterConfigs on a GROUP resource: changes of a group's configs. The group need not exist yet.
 
 A new value applies to every request that is sent after the response. Besides writing the config rows, this requires two
 steps:
 
 - Before the response is sent, each share-partition receives the effective config (`ConfigureGroup`) as a request.
-- A share-partition whose start offset share.auto.offset.reset has not determined yet is initialized again, under the
-  next epoch and with the new value in its row. The initialization with the previous value may already be under way.
+- A change of share.auto.offset.reset concerns share-partitions that are still being initialized with the old value.
+  They are initialized again, under the next epoch and with the new value in their rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: Group
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
     """Raise RequestError (INVALID_CONFIG) if the group's values would be invalid after `changes`.
 
-    The changes take precedence over values of earlier requests, and these over values of the job's configuration file.
+    The changes override the values of earlier requests. Values of requests override the job's configuration file.
     """
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()
