@@ -1,9 +1,10 @@
 """Computation of the next durable record of a share-partition: an update or a snapshot, and its values.
 
-Theory of operation ------------------- The functions take only the *header* of the state, which is the state without
-its batches. Their caller, the share-partition operator, has the batches as its in-flight window. For a snapshot,
-`next_record` calls its argument `merged_batches`, which reads the batches from the window. An update does not need
-them.
+Theory of operation
+-------------------
+The functions take only the *header* of the state, which is the state without its batches. Their caller, the
+share-partition operator, has the batches as its in-flight window. For a snapshot, `next_record` calls its argument
+`merged_batches`, which reads the batches from the window. An update does not need them.
 
 The first record of a state is a snapshot. It is followed by at most `updates_per_snapshot` updates, then by a snapshot
 with the next epoch, and so on. If `updates_per_snapshot` is 0, every record is a snapshot. In an update, a header field

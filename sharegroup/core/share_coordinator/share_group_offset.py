@@ -1,9 +1,11 @@
 """The durable state of one share-partition, which is computed from its records.
 
-Theory of operation ------------------- The state has two parts. The *header* consists of eight numbers. They suffice to
-fence a request, to choose between update and snapshot, and to find the fields that an update can omit. The *batches*
-are the states of the records in flight. The in-flight window of the share-partition operator already contains the
-batches, so the operator stores only the header with it.
+Theory of operation
+-------------------
+The state has two parts. The *header* consists of eight numbers. They suffice to fence a request, to choose between
+update and snapshot, and to find the fields that an update can omit. The *batches* are the states of the records in
+flight. The in-flight window of the share-partition operator already contains the batches, so the operator stores only
+the header with it.
 
 `apply_record` returns the header after a record. It does not change the existing header.
 

@@ -1,7 +1,9 @@
 """Combination of state batches that may overlap into sorted and disjoint batches.
 
-Theory of operation ------------------- Several writes may contain the same offset. For each offset, exactly one batch
-is effective. The `Precedence` decides which one:
+Theory of operation
+-------------------
+Several writes may contain the same offset. For each offset, exactly one batch is effective. The `Precedence` decides
+which one:
 
 HIGHEST, Kafka's rule. A share coordinator may receive writes of one leader late or twice. In Kafka, the delivery count
     of a record never decreases, and at equal counts a terminal state is later than AVAILABLE. The batch with the higher

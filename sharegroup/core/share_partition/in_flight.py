@@ -1,9 +1,10 @@
 """The in-flight window: the state of each record from the start offset (SPSO) to the end offset (SPEO).
 
-Theory of operation ------------------- A window is a list of pieces (`window_piece`) in offset order. No piece is
-empty. Between two micro-batches, each large piece is stored as a compressed text. A micro-batch decodes and encodes
-only the pieces that it uses. If every other record is acknowledged, a window may have 200,000 ranges. A micro-batch
-then still processes only a few hundred ranges.
+Theory of operation
+-------------------
+A window is a list of pieces (`window_piece`) in offset order. No piece is empty. Between two micro-batches, each large
+piece is stored as a compressed text. A micro-batch decodes and encodes only the pieces that it uses. If every other
+record is acknowledged, a window may have 200,000 ranges. A micro-batch then still processes only a few hundred ranges.
 
     piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         queries over all pieces use their summaries
 

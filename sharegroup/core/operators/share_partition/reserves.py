@@ -28,7 +28,8 @@ def serve_reserves(
 ) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses.
 
-    If a requesting gateway then holds reserved offsets, its lease is extended by the duration in its request.
+    If the gateway of a request then holds reserved offsets, its lease lasts until at least `lease_ms` after the time of
+    this batch.
     """
     managed = state.get(partition)
     if managed is None:

@@ -28,11 +28,12 @@ DELETED_MS = 600_000
 
 
 class ShardState:
-    """The state of a shard. The constructor restores it from `state`, which `dump` returned. None creates an empty state.
+    """The state of a shard, that is, of several share-partitions of one topic in one group.
 
-    `topic` is the name of the topic. `deleted_ms` is the time at which the topic was deleted, or None. `now_ms` and
-    `earliest_ms` are the times of the current batch (`share_partition_operator`). The constructor raises ValueError if
-    the text has another format version.
+    The constructor restores the state from the text that `dump` returned, or creates an empty state if the text is
+    None. It raises ValueError if the text has another format version. `topic` is the name of the topic. `deleted_ms` is
+    the time at which the topic was deleted, or None. `now_ms` and `earliest_ms` are the times of the current batch
+    (`share_partition_operator`).
     """
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:

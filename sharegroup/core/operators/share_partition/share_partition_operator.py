@@ -1,10 +1,11 @@
 """The operator of the share_partition query: the share-partitions of one (group, topic id, shard).
 
-Theory of operation ------------------- Lifetime. A `SharePartitionOperator` exists for one key and one micro-batch. The
-operator is restored from its state (one text), processes the rows of the micro-batch in a fixed order, and is dumped
-again. For each share-partition it stores the window (`share_partition`) and the header of the durable state
-(`share_coordinator`). The window has the same content as the state batches, so they are not stored separately.
-*Demands* are fetches that wait for records.
+Theory of operation
+-------------------
+Lifetime. A `SharePartitionOperator` exists for one key and one micro-batch. The operator is restored from its state
+(one text), processes the rows of the micro-batch in a fixed order, and is dumped again. For each share-partition it
+stores the window (`share_partition`) and the header of the durable state (`share_coordinator`). The window has the same
+content as the state batches, so they are not stored separately. *Demands* are fetches that wait for records.
 
 Clocks. All times are broker times (`kafka_clients.job_clock`), and all are passed in.
 - `now_ms` starts new locks. It is the time of the broker whose clock is ahead of the others at the start of the batch,
