@@ -385,10 +385,10 @@ class ShareGroup:
         now_ms: int,
         config: GroupConfig,
     ) -> Change:
-        """Return the records of a heartbeat of a member that joins or stays.
+        """Return the change that a heartbeat of a joining or staying member causes.
 
-        These are records of the member, new partitions, the group epoch, a run of the assignor, and the member's new
-        epoch. `member` is `before` with the fields of the request.
+        It may change the member, the group epoch and the target assignments, and add share-partitions. `member` is
+        `before` with the fields of the request.
         """
         change = Change(self.metadata)
         is_new = member.member_id not in self.metadata.members

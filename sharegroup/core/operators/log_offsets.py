@@ -26,5 +26,5 @@ class PartitionLog(NamedTuple):
     epoch_start: int | None = None
 
     def dump(self) -> list[Any]:
-        """Return the fields as a list for JSON, without the last two if the leader epoch is unknown."""
+        """Return the fields as a list for JSON. If the leader epoch is unknown, the last two fields are left out."""
         return list(self if self.leader_epoch >= 0 else self[:4])

@@ -70,7 +70,7 @@ class Output:
         self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
 
     def mark_read(self, row: RequestRow) -> None:
-        """Record that the row and all earlier rows of its request topic partition have been read."""
+        """Record that the row and all earlier rows of its partition of the request topic have been read."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
 

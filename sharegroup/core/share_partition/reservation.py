@@ -63,7 +63,7 @@ def find_reservers(window: InFlight) -> list[str]:
 
 
 def iter_reserved(window: InFlight, reserver: str) -> Iterator[tuple[int, int, InFlightRecord]]:
-    """Yield the ranges that are reserved for `reserver`, in offset order."""
+    """Yield the ranges that are reserved for `reserver` (a `reserver_id`), in offset order."""
     for held_first, held_last in window.held_ranges(reserver):
         for first, last, record in window.items(held_first, held_last):
             if record.is_reserved:

@@ -229,7 +229,7 @@ class SharePartition:
         return deadline
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether `expire(now_ms)` would change the state, because a lock expired before `now_ms`."""
+        """Return whether a lock deadline is before `now_ms`, so that `expire(now_ms)` would change the state."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
     def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:

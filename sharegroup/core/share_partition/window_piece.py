@@ -163,7 +163,7 @@ class WindowPiece:
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])
 
     def _remove_from_indexes(self, first: int, last: int) -> None:
-        """Remove first..last from the indexes and from the count of terminal records, but not from the ranges."""
+        """Remove first..last from the indexes and from the count of finished records, but not from the ranges."""
         records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):
             if old.state is ACQUIRED:

@@ -28,8 +28,8 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the configs of the request, and remove those whose value is None: all of them or none.
 
-    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message then lists
-    all problems.
+    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message of
+    INVALID_CONFIG lists all problems.
     """
     if not group.group_id.strip():
         raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")

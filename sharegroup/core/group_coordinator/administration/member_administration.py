@@ -80,7 +80,7 @@ def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: in
 
 
 def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
-    """Return the id of the member that `identity` names, and its entry in the response.
+    """Return the id of the member that `identity` names, and the member's entry in the response.
 
     If there is no such member, the id is "" and the entry has an error code.
     """

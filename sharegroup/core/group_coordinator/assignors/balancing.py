@@ -70,7 +70,7 @@ class _Balancing:
                     self._revoke(partition, member_id)
 
     def revoke_overshared(self) -> None:
-        """Remove members from partitions that have more members than the sharing (step 3)."""
+        """Remove members from partitions that have more members than each partition should have (step 3)."""
         for partition, holders in self._holders.items():
             if len(holders) > self._sharing:
                 for member_id in sorted(holders)[self._sharing :]:

@@ -220,7 +220,8 @@ class RequestHandler:
     def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: ManagedPartition) -> Responses:
         """Release the records of a member that left or whose session ended.
 
-        Nothing is released if the row is repeated, or if the member has joined again since.
+        Nothing is released if the row is repeated, if the member has joined again since, or if another gateway still
+        has a session with the member.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)

@@ -209,7 +209,7 @@ class SharePartitionOperator:
         managed.move_log(log, config)
 
     def _report_election_cut(self, partition: int, managed: ManagedPartition, cut: OffsetRange) -> None:
-        """Report that an unclean election removed delivered records.
+        """Report that an unclean leader election removed the delivered offsets `cut`.
 
         Writes a message to the job's log, and a row for each range of finished records to `delivery_log`.
         """
