@@ -1,4 +1,4 @@
-"""The group coordinator of share groups, as a pure machine (KIP-932, KIP-848).
+"""The group coordinator of share groups, as a pure state machine (KIP-932, KIP-848).
 
 `ShareGroup` is one group. Its durable records are rows of `share_groups`, `share_group_members`, `share_partitions` and
 `share_group_configs`.

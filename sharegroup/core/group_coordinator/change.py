@@ -1,8 +1,8 @@
-"""The records that one handler call collects, and a copy of the group to which they are applied.
+"""`Change` collects the records of one handler call, and applies them to a copy of the group.
 
 A handler proceeds in steps: update the member, raise the group epoch, run the assignor, move the member to the new
 epoch. Each step depends on the previous ones, but a handler must not change the group itself. The steps therefore use a
-copy. The copy is made when the first record is added, because most heartbeats add none.
+copy of the group. The copy is made when the first record is added, because most heartbeats add no record.
 """
 
 from typing import NamedTuple
@@ -49,8 +49,8 @@ class Change:
     def bump_group_epoch(self) -> None:
         """Raise the group epoch, because members, subscriptions or partitions changed (KIP-848, "Group epoch").
 
-        A new group starts with epoch 2, because epoch 1 means that nothing has been assigned yet (KAFKA-20268). The run
-        of the assignor for the new epoch does not wait until share-partitions are initialized.
+        A new group starts with epoch 2, because epoch 1 means that nothing has been assigned yet (KAFKA-20268). The
+        assignor's run for the new epoch does not wait until share-partitions are initialized.
         """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
         epoch = self.after.next_epoch
@@ -59,7 +59,7 @@ class Change:
             self.add(InitializationRecord(None))
 
     def records(self) -> Records:
-        """Return the last record of each key, in the order in which they were added."""
+        """Return the last record of each key. The records are in the order in which they were added."""
         soft = [record for record in self._records.values() if isinstance(record, SoftRecord)]
         table = [record for record in self._records.values() if not isinstance(record, SoftRecord)]
         return Records(tuple(table), tuple(soft))

@@ -4,7 +4,7 @@ Topics are identified by id. The metadata of a member may be old:
 - It may have fewer partitions than the topic, so discovery never removes share-partitions.
 - It may contain a deleted topic. Such a topic is ignored if the coordinator was notified of its deletion. Before the
   notice, the coordinator cannot decide which of two ids with the same name is newer. It therefore ignores a topic if
-  the group already has another id for its name.
+  the group already has another topic id for the same name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,8 +26,9 @@ def discover_partitions(
     auto_offset_reset: str,
     now_ms: int,
 ) -> Iterator[SharePartitionRecord]:
-    """Yield the records of new share-partitions, which are to be initialized under the group's next epoch.
+    """Yield a record for each share-partition of the `subscribed` topics that the group does not have yet.
 
+    The new share-partitions are initialized under the group's next epoch. `topics` is the metadata by topic name.
     `auto_offset_reset` is the group's share.auto.offset.reset. It determines the start offset in topics that are new to
     the group.
     """

@@ -1,7 +1,7 @@
-"""Conversion of a group's state to compact JSON, which the operator's state store writes with every heartbeat.
+"""Conversion of a group's state to compact JSON. The operator's state store writes the JSON with every heartbeat.
 
-To save space, partitions are stored as ranges, share-partitions with equal fields as one entry, and each distinct
-assignment once.
+To save space, partitions are stored as ranges. Share-partitions with equal fields are stored as one entry. Each
+distinct assignment is stored once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ FORMAT_VERSION = 1
 
 
 def dump_group(group: GroupMetadata) -> dict[str, Any]:
-    """Return the group as a JSON-able dict, from which `restore_group` returns an equal group."""
+    """Return the group as a JSON-able dict. `restore_group` returns an equal group from the dict."""
     assignments: dict[Assignment, int] = {}
 
     def index(assignment: Assignment) -> int:

@@ -23,9 +23,9 @@ from sharegroup.core.group_coordinator.records import (
 
 #: Maximum number of ids of deleted topics that a group keeps.
 MAX_DELETED_TOPICS = 1_000
-#: How long such an id is kept, in ms. It is longer than clients cache metadata. After this time the id counts as a new
-#: topic again, because an id that was derived from a name (brokers without topic ids) is used for the next topic of
-#: that name. Kafka never reuses its own ids.
+#: How long the id of a deleted topic is kept, in ms. Clients cache metadata for a shorter time. After this time the id
+#: counts as that of a new topic. This is needed for brokers without topic ids: their ids are derived from topic names,
+#: so the next topic of the same name has the same id. Kafka never reuses its own ids.
 DELETED_TOPIC_MS = 600_000
 
 
@@ -41,19 +41,20 @@ class GroupMetadata:
         members: The record of each member, by member id.
         targets: The assignment that each member receives with its next heartbeat, by member id.
         session_deadlines: The time at which each member's session ends, by member id.
-        deadline_receivers: By member id, the `reply_to` of the last heartbeat response, and the latest deadline that
-            any other requester has received for the member.
-        share_partitions: The last record of each share-partition, by topic id and partition. At most one topic id per
-            topic name has records that are not DELETING.
-        configs: The values that requests have set, by name. They outlive the group.
-        deleted_topics: The time of the notice of each deleted topic, by topic id, with the newest last.
+        deadline_receivers: By member id, the requester (`reply_to`) that received the last heartbeat response, and the
+            latest session deadline of the member that any other requester has received.
+        share_partitions: The last record of each share-partition, by topic id and partition. For each topic name, at
+            most one topic id has share-partitions that are not DELETING.
+        configs: The config values that requests have set, by config name. They are kept when the group is deleted.
+        deleted_topics: The time at which the deletion of a topic was reported, by topic id. The newest entry is last.
         assignor: The name of the assignor that ran last, or "" before the first run.
-        assignment_timestamp_ms: The time of this run, or None if it had nothing to assign.
-        departed: The ids of the members that left since this run.
+        assignment_timestamp_ms: The time of the assignor's last run, or None if that run had nothing to assign.
+        departed: The ids of the members that left since the assignor's last run.
         static_members: The member id of each static member, by group instance id (KIP-345).
-        initializing_since_ms: The time since which the assignor waits for share-partitions to be initialized, or None.
-            While a run is pending, it is the time at which a heartbeat discovered them. Otherwise it is the time at
-            which the first share-partition of a topic was initialized.
+        initializing_since_ms: The time since which the assignor waits for share-partitions to be initialized, or None
+            if it does not wait. If a run of the assignor is pending, this is the time at which a heartbeat discovered
+            the share-partitions. Otherwise it is the time at which the first share-partition of a topic was
+            initialized.
     """
 
     group_id: str
@@ -114,7 +115,7 @@ class GroupMetadata:
         return tuple(sorted(partition for partition, record in records.items() if record.status is status))
 
     def partitions_by_topic(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
-        """Return the share-partitions that have one of these statuses (not DELETING), by topic name."""
+        """Return the share-partitions with one of `statuses`, by topic name. `statuses` must not contain DELETING."""
         found = {}
         for topic, topic_id in sorted(self.topic_ids().items()):
             partitions = sorted(p for p, record in self.share_partitions[topic_id].items() if record.status in statuses)
@@ -127,7 +128,7 @@ class GroupMetadata:
         return self.partitions_by_topic(SharePartitionStatus.INITIALIZED)
 
     def copy(self) -> GroupMetadata:
-        """Return an independent copy; the records themselves are immutable."""
+        """Return an independent copy. The copy shares the records, which are immutable."""
         return GroupMetadata(
             self.group_id,
             self.group_epoch,
@@ -207,8 +208,8 @@ class GroupMetadata:
     def _replay_group(self, record: ShareGroupRecord) -> None:
         """Apply a group record.
 
-        A dead group keeps its epochs, so that requests of former members are rejected after a member joins the group
-        again. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
+        A dead group keeps its epochs. If a member joins the group again, requests of former members are then still
+        rejected. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
         """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch

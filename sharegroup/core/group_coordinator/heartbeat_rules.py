@@ -1,6 +1,6 @@
 """Checks of ShareGroupHeartbeat requests (KIP-932, "ShareGroupHeartbeat API").
 
-The module `administration.admin_rules` has the checks of administrators' requests.
+Administrators' requests are checked in `administration.admin_rules`.
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
@@ -44,7 +44,7 @@ def check_heartbeat(request: HeartbeatRequest) -> None:
 
 
 def check_capacity(group: GroupMetadata, max_size: int) -> None:
-    """Raise RequestError (GROUP_MAX_SIZE_REACHED) if the group has `max_size` members, so that no other can join."""
+    """Raise RequestError (GROUP_MAX_SIZE_REACHED) if the group already has `max_size` members."""
     if len(group.members) >= max_size:
         message = f"The share group has reached its maximum capacity of {max_size} members."
         raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
@@ -66,7 +66,7 @@ def get_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
 def check_member_epoch(member: ShareGroupMemberRecord, member_epoch: int) -> None:
     """Raise RequestError (FENCED_MEMBER_EPOCH) unless the epoch is the member's current or previous one.
 
-    The previous epoch is valid because the response with the current one may have been lost.
+    The previous epoch is valid because the response with the current epoch may have been lost.
     """
     if member_epoch in (member.member_epoch, member.previous_member_epoch):
         return

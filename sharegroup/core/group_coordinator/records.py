@@ -1,22 +1,22 @@
 """The records of a share group, which handlers return and `replay` applies (KIP-932, "Group metadata records").
 
-Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`. Each is
-the whole row, so the last record of a key is its state.
+Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`. Each
+record is a whole row, so the last record with a key replaces all earlier ones.
 
 Soft records change only the operator's state and are not written to tables:
 
 - session deadlines, because they change with every heartbeat
 - target assignments, because the assignor can compute them again from the assignments that members received
-- the time of the assignor's last run, and the time since which it waits for initializations
+- the time of the assignor's last run, and the time since which it waits for share-partitions to be initialized
 - deleted topics
 """
 
 from enum import Enum
 from typing import NamedTuple
 
-#: Start offset in a topic that is new to the group. It means that share.auto.offset.reset determines the offset.
+#: Value of `start_offset` in a topic that is new to the group. share.auto.offset.reset determines the actual offset.
 BY_AUTO_OFFSET_RESET = -1
-#: Start offset of a partition that was added to a topic of the group, because all records in it are new.
+#: Start offset of a partition that was added to a topic which the group already reads. All its records are new.
 FROM_THE_BEGINNING = 0
 
 
@@ -62,24 +62,25 @@ class ShareGroupRecord(NamedTuple):
 
 
 class ShareGroupMemberRecord(NamedTuple):
-    """A row of `share_group_members`; a tombstone removes it.
+    """A row of `share_group_members`. A tombstone removes the row.
 
     Attributes:
         group_id: The group.
         member_id: The id that the member generated for itself, or the generated id of a static member.
-        member_epoch: The assignment epoch that the member was last sent.
+        member_epoch: The assignment epoch in the last response to the member.
         rack_id: The member's rack, or None.
-        client_id: The `client.id` of its last heartbeat.
-        client_host: The host that sent its last heartbeat.
+        client_id: The `client.id` in the member's last heartbeat.
+        client_host: The host that sent the member's last heartbeat.
         subscribed_topic_names: The topics that the member subscribes to.
         assignment: The partitions that the member received at `member_epoch`.
         previous_member_epoch: The epoch before `member_epoch`, or -1 if it is not known. Requests with this epoch are
             still accepted, because the member may not have received its last response.
         is_tombstone: Whether the record removes the member.
         group_instance_id: The name of a static member, or None for a dynamic member.
-        incarnation_id: The process that joined last as the member. It is "" after this process left for a restart, and
-            None if the process sent no incarnation id.
-        joined_ms: The time at which this process replaced another one, or None if it replaced none.
+        incarnation_id: The id of the process that joined last as this member. It is "" after the process left for a
+            restart, and None if the process sent no id.
+        joined_ms: The time at which this process replaced an earlier process of the member, or None if it replaced
+            none.
     """
 
     group_id: str
@@ -103,11 +104,11 @@ class ShareGroupMemberRecord(NamedTuple):
 
 
 class SharePartitionRecord(NamedTuple):
-    """A row of `share_partitions`; a tombstone removes it.
+    """A row of `share_partitions`. A tombstone removes the row.
 
-    `state_epoch` is the group epoch at the initialization. A durable state with a lower epoch is outdated.
-    `auto_offset_reset` is the group's share.auto.offset.reset at that time if it determines the start offset
-    (`start_offset` is -1), else None.
+    `state_epoch` is the group epoch at the initialization. A durable state with a lower epoch is outdated. If
+    `start_offset` is -1, `auto_offset_reset` determines the start offset. It is the group's share.auto.offset.reset at
+    the initialization. Otherwise it is None.
     """
 
     group_id: str
@@ -133,7 +134,7 @@ class SessionRecord(NamedTuple):
     """A member's session deadline, in milliseconds since the epoch. A soft record.
 
     `reply_to` identifies the requester that receives the deadline: the member itself, or its gateway. `others_until_ms`
-    is the latest deadline that any other gateway has received before.
+    is the latest deadline of the member that any other gateway has received.
     """
 
     member_id: str
@@ -150,7 +151,11 @@ class TargetAssignmentRecord(NamedTuple):
 
 
 class TargetAssignmentMetadataRecord(NamedTuple):
-    """The name of the assignor that ran last, and the time, or None if it had nothing to assign. A soft record."""
+    """The last run of the assignor. A soft record.
+
+    `assignor` is the assignor's name. `assignment_timestamp_ms` is the time of the run, or None if it had nothing to
+    assign.
+    """
 
     assignor: str
     assignment_timestamp_ms: int | None
@@ -159,7 +164,7 @@ class TargetAssignmentMetadataRecord(NamedTuple):
 class InitializationRecord(NamedTuple):
     """The time since which the assignor waits for share-partitions to be initialized. A soft record.
 
-    None ends the wait.
+    `since_ms` is None when the wait ends.
     """
 
     since_ms: int | None
@@ -168,7 +173,7 @@ class InitializationRecord(NamedTuple):
 class DeletedTopicRecord(NamedTuple):
     """A topic whose deletion was reported at `time_ms`. A soft record.
 
-    It prevents old metadata in heartbeats from adding the topic again.
+    Old metadata in heartbeats can then not add the topic again.
     """
 
     topic_id: str

@@ -19,17 +19,17 @@ from sharegroup.core.group_coordinator.target_assignment import compute_targets
 
 
 def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
-    """Replay the rows of a group and start a new session for each member.
+    """Return the group that its rows describe, with a new session for each member.
 
     `rows` must include the last row of each key; tombstones are optional.
 
     The tables are not committed together. If a job stopped between two commits, a member may have a higher epoch than
-    its group, for example. Epochs never decrease, so the group then starts with an epoch above all stored ones, and
-    with a lower assignment epoch. The first heartbeat then makes a new assignment durable.
+    its group, for example. Epochs never decrease, so the group then starts with a group epoch above all stored epochs.
+    The assignment epoch stays lower, so the first heartbeat makes a new assignment durable.
 
-    Targets are not stored. The assignor computes them again from the assignments that members received. This changes
-    nothing if every member had received its target, and as little as possible otherwise. The time of the last run is
-    not stored either, so the assignor may run immediately.
+    Target assignments are not stored. The assignor computes them again from the assignments that members received. If
+    every member had received its target, nothing changes. Otherwise as little as possible changes. The time of the last
+    run is not stored either, so the assignor may run immediately.
     """
     group = GroupMetadata(group_id)
     for row in rows:
@@ -49,9 +49,10 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
 
 
 def _deleted_topics(group: GroupMetadata) -> list[str]:
-    """Return the topic ids that are being deleted while another topic has their name.
+    """Return the ids of deleted topics whose name now belongs to another topic.
 
-    The topic of any other share-partition in deletion may still exist, because only its offsets were deleted.
+    Other topics with share-partitions in deletion may still exist, because possibly only the group's offsets were
+    deleted.
     """
     living = group.topic_ids()
     return [
@@ -69,7 +70,7 @@ def _newest_epoch(group: GroupMetadata) -> int:
 
 
 def _has_unreachable_target(group: GroupMetadata) -> bool:
-    """Return whether a member would never receive its target, because it has already reached the assignment epoch."""
+    """Return whether a member would never receive its target, because its epoch is already the assignment epoch."""
     return any(
         member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]
         for member_id, member in group.members.items()

@@ -14,7 +14,7 @@ from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 class ReleaseMember(NamedTuple):
     """A request to release the records of a departed member in every initialized share-partition of the group.
 
-    Its last assignment does not suffice, because the member may hold records of an earlier assignment.
+    The share-partitions of its last assignment do not suffice, because it may hold records of an earlier assignment.
     """
 
     group_id: str
@@ -49,9 +49,10 @@ class ConfigureGroup(NamedTuple):
 
 
 class CoordinatorResult(NamedTuple):
-    """The result of a handler: records, a response, and requests to share-partitions that precede the response.
+    """The result of a handler.
 
-    `records` are written to tables. `soft_records` only change the operator's state.
+    `records` are written to tables. `soft_records` only change the operator's state. `releases`, `configure` and
+    `fence` are requests to share-partitions. They are sent before `response`.
     """
 
     records: tuple[TableRecord, ...] = ()

@@ -7,11 +7,12 @@ Handlers and replay. Handlers (`heartbeat`, `administer`, `handle_initialized`, 
 the records of a result.
 
 Epochs. The *group epoch* rises when members, subscriptions, partitions, the set of initialized share-partitions or the
-assignor change. The *assignment epoch* follows it when the assignor has run (`target_assignment` defines when). A
-heartbeat runs the assignor if a run is due. After other handlers, and at `assignment_deadline_ms`, the caller calls
-`update_assignment`. The notices `initialized` of a topic raise the group epoch once, so that members are assigned the
-whole topic in one step. If a present member's heartbeat discovers the topic, the group epoch rises then, and the
-assignor runs for that epoch when the topic is initialized.
+assignor change. When the assignor has run, the *assignment epoch* becomes equal to the group epoch (`target_assignment`
+defines the times of runs). A heartbeat runs the assignor if a run is due. After other handlers, and at
+`assignment_deadline_ms`, the caller calls `update_assignment`. When all share-partitions of a topic are initialized,
+the group epoch rises once, so that members are assigned the whole topic in one step. If a present member's heartbeat
+discovers the topic, the group epoch rises at this heartbeat instead. The assignor then runs for that epoch when the
+topic is initialized.
 
 Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
 nothing has to be revoked first: records of a share-partition that the member no longer reads stay locked for it, and
@@ -23,12 +24,13 @@ it may acknowledge them.
 
 Sessions. `expire` is due at `next_deadline_ms`. `heartbeat` does not expire members, because after a pause of the job
 the heartbeats of all members are waiting in the request topic. The caller therefore calls `expire` after the requests
-of its batch. A member whose heartbeat is read after its deadline, but before `expire`, stays. A static member
-(`static_membership`) has its own session timeout, and stays in the group when it leaves for a restart.
+of its batch. If a member's heartbeat is read after its deadline, but before `expire` is called, the member stays in the
+group. A static member (`static_membership`) has its own session timeout, and stays in the group when it leaves for a
+restart.
 
-Departures. If a member leaves or times out, the result has a `ReleaseMember`, which makes its acquired records
-available. There is one exception: if the member leaves through one gateway while another gateway may rely on its
-session, its records stay locked until the locks expire. `ReleaseMember` contains the member's epoch. A member that
+Departures. If a member leaves or times out, the result contains a `ReleaseMember`, which makes the member's acquired
+records available. There is one exception: if the member leaves through one gateway while another gateway may rely on
+its session, its records stay locked until the locks expire. `ReleaseMember` contains the member's epoch. A member that
 joins again has a higher epoch, so a repeated or late `ReleaseMember` has no effect. A join with epoch 0 by a present
 member releases nothing, because the same member id owns the locks.
 
@@ -121,7 +123,10 @@ class ShareGroup:
 
     @classmethod
     def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> Self:
-        """Return the group that `rows` describe, with a new session for each member. Without rows, it is empty."""
+        """Return the group that `rows` describe, with a new session for each member.
+
+        Without rows, the group is empty.
+        """
         return cls(recovery.load_group(group_id, rows, now_ms, config))
 
     @classmethod
@@ -139,7 +144,7 @@ class ShareGroup:
         return min(self.metadata.session_deadlines.values(), default=None)
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
-        """Return the time at which the caller must call `update_assignment`, or None if no run is deferred."""
+        """Return the time at which the caller must call `update_assignment`, or None if no assignor run is deferred."""
         if is_run_pending(self.metadata):
             return next_run_ms(self.metadata, config)
         since_ms = self.metadata.initializing_since_ms
@@ -148,8 +153,8 @@ class ShareGroup:
     def awaits_assignment(self, member_id: str) -> bool:
         """Return whether the member will receive a new assignment soon.
 
-        This is so if it subscribes to a topic with share-partitions that are not initialized yet, or if it has no
-        assignment and a run of the assignor is pending.
+        This is so in two cases: a topic that the member subscribes to has share-partitions that are not initialized
+        yet, or the member has no assignment and a run of the assignor is pending.
         """
         member, group = self.metadata.members.get(member_id), self.metadata
         if member is None:
@@ -170,9 +175,9 @@ class ShareGroup:
     ) -> CoordinatorResult:
         """Handle a heartbeat: join (epoch 0), leave (-1, or -2 for a restart) or stay (any other epoch).
 
-        `append_ms` is the append time of the request (None: `now_ms`). A rejected request gets a response with an error
-        code, and no records: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
-        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+        `append_ms` is the append time of the request (None: `now_ms`). The result of a rejected request has no records,
+        only a response with an error code: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND,
+        UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID or GROUP_MAX_SIZE_REACHED.
         """
         try:
             check_heartbeat(request)
@@ -217,20 +222,23 @@ class ShareGroup:
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
     def handle_deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-        """Handle the notice that the deletion of these (topic id, partition, state_epoch) is durable (`deletion`)."""
+        """Handle the notice that the states of share-partitions are durably deleted (`administration.deletion`).
+
+        Each share-partition is (topic id, partition, state_epoch).
+        """
         return deletion.remove_deleted(self.metadata, share_partitions)
 
     def handle_topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
-        """Handle the notice that these topics were deleted (`deletion`)."""
+        """Handle the notice that these topics were deleted (`administration.deletion`)."""
         return deletion.delete_topics(self.metadata, topic_ids, now_ms)
 
     def handle_initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
-        """Handle the notice that the initial state of each (topic id, partition, state_epoch) is durable.
+        """Handle the notice that the initial states of share-partitions are durable, so that they can be assigned.
 
-        The share-partitions can now be assigned. The notice changes nothing if it is repeated, has an older state
-        epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a topic are
-        initialized, or after `INITIALIZING_MS`. It does not rise if a run of the assignor is already pending. If that
-        run waited only for these share-partitions, it is now due.
+        Each share-partition is (topic id, partition, state_epoch). The notice changes nothing if it is repeated, has an
+        older state epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a
+        topic are initialized, or after `INITIALIZING_MS`. It does not rise if a run of the assignor is already pending.
+        If that run waits for share-partitions and all of them are now initialized, its wait ends.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -251,7 +259,7 @@ class ShareGroup:
         return CoordinatorResult(*change.records())
 
     def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Run the assignor if a run is pending and due, or if a topic's initialization exceeds `INITIALIZING_MS`."""
+        """Run the assignor if a run is due, or if a topic's initialization takes longer than `INITIALIZING_MS`."""
         change = Change(self.metadata)
         since_ms = self.metadata.initializing_since_ms
         if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_run_pending(self.metadata):
@@ -293,7 +301,8 @@ class ShareGroup:
     def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
         """Return the member that sent the request, without a check of its epoch.
 
-        Raises RequestError if there is no such member, or if the request has another instance id or an old process.
+        Raises RequestError if there is no such member, if the request has another instance id, or if it comes from an
+        earlier process of the member.
         """
         member = get_member(self.metadata, request.member_id)
         check_identity(member, request)
@@ -301,7 +310,7 @@ class ShareGroup:
         return member
 
     def _session_deadline_ms(self, member: ShareGroupMemberRecord, now_ms: int, config: GroupConfig) -> int:
-        """Return the new deadline, which is never below the previous one, even if the clock steps back."""
+        """Return the member's new session deadline. It never decreases, even if the clock steps back."""
         deadline_ms = now_ms + session_timeout_ms(member, config)
         return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
 
@@ -350,7 +359,7 @@ class ShareGroup:
         return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
 
     def _fence(self, member: ShareGroupMemberRecord) -> FenceMember | None:
-        """Return the notice that fences the member's previous process, if there was one with an incarnation id."""
+        """Return the request that fences the member's previous process, or None if there is nothing to fence."""
         before, topics = self.metadata.members.get(member.member_id), tuple(self.metadata.assignable_topics().values())
         if before is None or before.incarnation_id in (None, member.incarnation_id) or not topics:
             return None
@@ -376,10 +385,10 @@ class ShareGroup:
         now_ms: int,
         config: GroupConfig,
     ) -> Change:
-        """Return the records of a heartbeat of a member that joins or stays.
+        """Return the change that a heartbeat of a joining or staying member causes.
 
-        These are records of the member, new partitions, the group epoch, a run of the assignor, and the member's new
-        epoch. `member` is `before` with the fields of the request.
+        It may change the member, the group epoch and the target assignments, and add share-partitions. `member` is
+        `before` with the fields of the request.
         """
         change = Change(self.metadata)
         is_new = member.member_id not in self.metadata.members
@@ -466,10 +475,11 @@ def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGr
 def _needs_assignment(
     member: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest
 ) -> bool:
-    """Return whether the response must contain the assignment.
+    """Return whether the response must contain the assignment. This is so in three cases:
 
-    It must for a request that contains the subscription, as every join does, and if the assignment has changed. It also
-    must if the member sends its previous epoch, because it may not have received the last response.
+    - The request contains the subscription, as every join does.
+    - The assignment has changed.
+    - The member sends its previous epoch, because it may not have received the last response.
     """
     is_full = request.subscribed_topic_names is not None
     return is_full or request.member_epoch != before.member_epoch or member.assignment != before.assignment
@@ -484,7 +494,7 @@ def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bo
 def _heartbeat_interval_ms(
     member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
 ) -> int:
-    """Return the heartbeat interval in ms, which is shorter than configured while a new assignment is expected."""
+    """Return the heartbeat interval in ms. While a new assignment is expected, it is shorter than configured."""
     due_ms = next_run_ms(group, config) if is_run_pending(group) else None
     if _is_initializing(member, group):
         soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS

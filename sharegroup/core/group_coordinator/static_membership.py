@@ -1,4 +1,4 @@
-"""Static members, whose identity outlives their processes (KIP-345; Kafka's share groups do not have them).
+"""Static members: their identity outlives their processes (KIP-345). Kafka's share groups have no static members.
 
     join with a new instance id           a new member, with the member id it sends or a generated one
     join with a known instance id         the stored member with its epoch, assignment and locks; of the previous
@@ -7,9 +7,9 @@
     leave with epoch -1, or time out      the member is removed, and its records are released
     leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
 
-`incarnation_id` identifies the process. A dynamic member may send one too. Of two processes with the same member id,
-requests of the one that joined first are then rejected. Without an incarnation id, the two cannot be distinguished, as
-in Kafka.
+`incarnation_id` identifies the process. A dynamic member may send one too. If two processes have the same member id,
+the requests of the process that joined first are then rejected. Without incarnation ids, the two processes cannot be
+distinguished, as in Kafka.
 
 The first text of the KIP defines two error codes whose numbers have other meanings today. Both are therefore sent as
 FENCED_INSTANCE_ID, with the name of the original code in the message. MEMBER_ID_MISMATCH means that the member id does
@@ -30,10 +30,13 @@ NO_INCARNATION = ""
 
 
 def resolve_member_id(group: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
-    """Return the member id of a heartbeat: the stored id of its instance id, or else the id that it sends.
+    """Return the member id of a heartbeat's sender.
 
-    If a new static member sends no id, it is derived from the request, so that a repeated micro-batch derives the same
-    id. Raises RequestError (FENCED_INSTANCE_ID) if the member id and the instance id belong to different members.
+    For a known group instance id, this is the stored member id. Otherwise it is the member id in the request. If a new
+    static member sends no member id, the id is derived from the request, so that a repeated micro-batch derives the
+    same id.
+
+    Raises RequestError (FENCED_INSTANCE_ID) if the member id and the instance id belong to different members.
     """
     name = request.group_instance_id
     if name is None:
@@ -75,7 +78,7 @@ def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest)
 def check_join_order(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int, now_ms: int) -> None:
     """Raise RequestError (FENCED_INSTANCE_ID) if another process joined as the member after this join was appended.
 
-    The two joins can be read in this order because they may be in different partitions of the request topic. A
+    The later join may be read first, because the two joins may be in different partitions of the request topic. A
     `joined_ms` in the future comes from a broker whose clock was ahead and has been corrected, so it is ignored.
     """
     is_other = request.incarnation_id not in (None, member.incarnation_id)
@@ -85,5 +88,5 @@ def check_join_order(member: ShareGroupMemberRecord, request: HeartbeatRequest, 
 
 
 def session_timeout_ms(member: ShareGroupMemberRecord, config: GroupConfig) -> int:
-    """Return the session timeout of the member, which differs for static members."""
+    """Return the session timeout of the member in ms. Static members have a timeout of their own."""
     return config.static_session_timeout_ms if member.is_static else config.session_timeout_ms

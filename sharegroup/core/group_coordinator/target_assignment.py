@@ -27,8 +27,8 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: Maximum time in ms for which the assignor waits for the other share-partitions of a topic after the first ones are
-#: initialized.
+#: When the first share-partitions of a topic are initialized, the assignor waits for the others at most this time in
+#: ms.
 INITIALIZING_MS = 1_000
 #: Maximum time in ms for which the assignor waits for share-partitions that a heartbeat discovered.
 DISCOVERY_MS = 2_000
@@ -40,7 +40,7 @@ def is_run_pending(group: GroupMetadata) -> bool:
 
 
 def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
-    """Return the earliest time of the pending run, or None if it is due immediately."""
+    """Return the earliest time of the assignor's pending run, or None if the run is due immediately."""
     if not group.members or not group.departed.isdisjoint(group.members):
         return None
     since_ms, ran_ms = group.initializing_since_ms, group.assignment_timestamp_ms

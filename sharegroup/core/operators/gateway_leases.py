@@ -1,17 +1,17 @@
 """The leases of gateways: the time until which a gateway holds its reserved offsets.
 
-A gateway renews its lease with one row, for all share-partitions in which it has reserved offsets. The renewal is not
-sent to the share-partitions, because that would cost as much as one renewal row for each of them::
+A gateway renews its lease with one row for all share-partitions. The renewal is not sent to each share-partition in
+which the gateway has reserved offsets, because that would cost as much as many renewal rows::
 
     renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
     reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source
 
-The source of the streaming query stores which gateways hold reservations in each shard, and when their leases end. When
-a lease has ended, and all rows that were appended before its end have been read, the source sends a `leases_over` row
-to the shards in which the gateway holds reservations. An assignment that was appended within the lease therefore always
-takes effect.
+The source of the streaming query stores which gateways hold reservations in each shard (several share-partitions that
+are processed together), and when the leases end. When a lease has ended, the source waits until all rows that were
+appended before the end have been read. It then sends a `leases_over` row to the shards in which the gateway holds
+reservations. An assignment that was appended within the lease therefore always takes effect.
 
-A lease starts with the append of its renewal, so the gateway can compute its end without a response. A granted
+A lease starts with the append of its renewal, so the gateway can compute the lease's end without a response. A granted
 reservation also extends the lease. The source does not store leases durably. After a restart, it assumes that each
 gateway has just renewed its lease.
 """

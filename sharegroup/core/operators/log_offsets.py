@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class PartitionLog(NamedTuple):
-    """The offsets of a partition's log and the leader epoch of the broker that returned them.
+    """The offsets of a partition's log, and the leader epoch of the broker that returned the offsets.
 
     Attributes:
         log_start_offset: The first offset.
@@ -14,8 +14,8 @@ class PartitionLog(NamedTuple):
             be detected only if its log ends below known offsets.
         leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
         epoch_start: The first offset that was written after the leader epoch of the previous response, or None if
-            unknown. It is below known offsets only after an unclean leader election, which removes records (KIP-101,
-            KIP-320).
+            unknown. This offset is below known offsets only after an unclean leader election, which removes records
+            (KIP-101, KIP-320).
     """
 
     log_start_offset: int
@@ -26,5 +26,5 @@ class PartitionLog(NamedTuple):
     epoch_start: int | None = None
 
     def dump(self) -> list[Any]:
-        """Return the fields as a list for JSON, without the last two if the leader epoch is unknown."""
+        """Return the fields as a list for JSON. If the leader epoch is unknown, the last two fields are left out."""
         return list(self if self.leader_epoch >= 0 else self[:4])

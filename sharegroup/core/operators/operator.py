@@ -9,7 +9,7 @@ from sharegroup.core.operators.output import Output
 class Operator(Protocol):
     """Interface of an operator object, which processes the rows of one key in one micro-batch.
 
-    The constructor restores the operator from the key's state: a text, or None if the key has no state.
+    The constructor restores the operator from the key's state, a text. The state is None for a key without state.
 
         restored  --run: the rows of a micro-batch, in their fixed order-->  effects  --dump-->  the new state
 

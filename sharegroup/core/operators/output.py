@@ -1,4 +1,4 @@
-"""The effects of one key in a micro-batch, as one row of the operator's output, whose content is JSON.
+"""The effects of one key in a micro-batch. They are one row of the operator's output, encoded as JSON.
 
 The Spark driver merges the outputs of all keys and applies them in the commit steps (docs/commit_steps.md).
 """
@@ -27,9 +27,10 @@ class Output:
         requests: Request rows for the other operator, as (key, value) texts.
         rejected: (Kafka partition, offset, reason) of request rows that are recorded as invalid.
         notes: Messages for the job's log.
-        positions: The next unread offset, by partition of the request topic from which this key has read rows.
+        positions: The next unread offset, by partition of the request topic. Only partitions with rows for this key are
+            included.
         deadline_ms: The time at which this key needs a tick, or None if it needs none.
-        reservers: The gateways that hold reservations of this key.
+        reservers: The gateways that hold reserved offsets in share-partitions of this key.
         leases: The earliest time at which the lease of a gateway can end, by gateway.
         waiting: The reason why fetches wait, if any. While fetches wait, the source polls the topic's log often.
         windows: Values of `metrics.WindowSizes` for the changed share-partitions, if metrics are enabled.
@@ -53,7 +54,7 @@ class Output:
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
-        """Append the responses that have a `reply_to`. The requesters of all others do not expect a response."""
+        """Append the responses that have a `reply_to`. Nobody waits for a response without a `reply_to`."""
         self.responses += [encode_response(response) for response in responses if response.reply_to]
 
     def broadcast(self, broadcast: Broadcast) -> None:
@@ -69,7 +70,7 @@ class Output:
         self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
 
     def mark_read(self, row: RequestRow) -> None:
-        """Record that the row and all earlier rows of its request topic partition have been read."""
+        """Record that the row and all earlier rows of its partition of the request topic have been read."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
 
@@ -80,7 +81,8 @@ class Output:
     def encode(self) -> str:
         """Return the JSON text of the output row.
 
-        It does not use `asdict`, which copies every value and takes 100 ms at 1,000 share-partitions.
+        The method does not use `asdict`, because `asdict` copies every value and takes 100 ms at 1,000
+        share-partitions.
         """
         return to_json({name: getattr(self, name) for name in self.__slots__})
 

@@ -1,7 +1,7 @@
 """Operators for request rows that this job cannot serve. They reject each row and, if possible, respond with an error.
 
-- `ForeignRequests`: rows of a group that belongs to another cell, that is, to another job. The sender then uses a
-  different map of groups to cells than this job.
+- `ForeignRequests`: rows of a group that belongs to another cell, that is, to another job. The reason is that the
+  sender and this job use different maps of groups to cells.
 - `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. All of them have one key.
 """
 
@@ -20,7 +20,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     decode_share_partition_request,
 )
 
-#: The type of `reject_share_group_request` and `reject_share_partition_request`, which return an error response.
+#: A function that returns an error response: `reject_share_group_request` or `reject_share_partition_request`.
 Rejection = Callable[[Mapping[str, Any], int, str], Response]
 
 
@@ -50,9 +50,9 @@ class RejectedRequests(ABC):
 
 
 class ForeignRequests(RejectedRequests):
-    """The operator of a group that belongs to another cell. It rejects every request with NOT_COORDINATOR.
+    """The operator of a group that another cell (job) serves. It rejects every request with NOT_COORDINATOR.
 
-    `cells` is (the cell of this job, the cell of the group). `refusal` builds the error response.
+    `cells` is (the cell of this job, the cell of the group). `refusal` is the function that returns the error response.
     """
 
     def __init__(self, key: str, group_id: str, cells: tuple[str, str], refusal: Rejection) -> None:

@@ -16,8 +16,8 @@ leases_over | [gateway, ...]                                        | source
 tick      | clock_ms                                                | source
 
 Spark's shuffle does not preserve the order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the
-requests, except `leases_over` and `tick`, which come last. Requests that change the config precede the others. Requests
-of one Kafka partition keep their order, and those of several partitions are ordered by append time.
+requests, except `leases_over` and `tick`, which come last. Requests that change the config precede all other requests.
+Requests of one Kafka partition keep their order. Requests of several partitions are ordered by append time.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ def latest_ms(rows: Iterable[InputRow], now_ms: int) -> int:
 
 
 def sort_rows(rows: Iterable[str]) -> list[InputRow]:
-    """Decode the rows of one key and sort them into processing order, which does not depend on the order of `rows`."""
+    """Decode the rows of one key, and sort them into processing order. The order of `rows` has no effect."""
     decoded = [decode_row(row) for row in rows]
     appended = _append_times(row.request for row in decoded if row.request is not None)
 
@@ -94,9 +94,10 @@ def sort_rows(rows: Iterable[str]) -> list[InputRow]:
 
 
 def _append_times(requests: Iterable[RequestRow]) -> dict[tuple[int, int], int]:
-    """Return the append times by (Kafka partition, offset), corrected so that they never decrease in a partition.
+    """Return the append time of each request by (Kafka partition, offset). Within a partition, times never decrease.
 
-    A new partition leader may have a clock that is behind, but the order within a partition must be kept.
+    The clock of a new partition leader may be behind, but the order of the requests within a partition must be kept. A
+    time that is lower than an earlier one in the partition is therefore replaced by the earlier time.
     """
     found: dict[tuple[int, int], int] = {}
     latest: dict[int, int] = {}

@@ -17,7 +17,7 @@ _RECORD_TYPES = {
 
 
 def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    """Return the `share_group_state` row of a record, without the columns of its key."""
+    """Return the `share_group_state` row of a record, without the key columns."""
     return {
         "record_type": _RECORD_TYPES[record.kind],
         "snapshot_epoch": record.snapshot_epoch,
@@ -52,8 +52,8 @@ def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
 def delivery_log_rows(key: SharePartitionKey, transitions: Iterable[Transition]) -> list[dict[str, Any]]:
     """Return the `delivery_log` rows of transitions.
 
-    The table does not show reservations: a reserved record was not delivered, so it counts as AVAILABLE. The assignment
-    of such a record is a delivery like a fetch.
+    Reserving a record for a gateway and ending the reservation are not deliveries, so they have no rows. Assigning a
+    reserved record to a member is logged like a fetch of an AVAILABLE record.
     """
     return [
         delivery_log_row(key, _as_fetch(transition) if transition.cause is Cause.ASSIGN else transition)

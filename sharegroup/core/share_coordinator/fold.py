@@ -1,8 +1,8 @@
 """Computation of the state of each share-partition from the records in the `share_group_state` table.
 
-Records must be in commit order. The rules are those of `share_group_offset`, but the batches of a share-partition are
-collected first and combined once at the end, instead of once per record. The result is the same, because the start
-offset, below which batches are dropped, never decreases between two snapshots.
+Records must be in commit order. The rules are those of `share_group_offset`. To save time, the batches of a
+share-partition are combined once at the end, not once per record. The result is the same: batches below the start
+offset are dropped, and the start offset never decreases between two snapshots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ def fold_records(
     precedence: Precedence = Precedence.NEWEST,
     before: Mapping[SharePartitionKey, ShareGroupOffset] = _NO_STATES,
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Return the state of each share-partition after `records` (oldest first), without deleted share-partitions.
+    """Return the state of each share-partition after `records` (oldest first). Deleted share-partitions are left out.
 
-    `before` are the states after earlier records. A state without a new record is returned unchanged.
+    `before` are the states after earlier records. A share-partition without new records keeps its state.
 
     A snapshot replaces the state, an update changes the fields that are not -1, and a tombstone deletes the state. A
     record with a lower snapshot epoch than the state is ignored. An update without a snapshot is also ignored, because

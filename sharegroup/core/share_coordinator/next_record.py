@@ -2,23 +2,23 @@
 
 Theory of operation
 -------------------
-The functions take the header of the state, without its batches, because their caller, the share-partition operator,
-stores the batches only as its in-flight window. The function `merged_batches` reads them from the window. It is called
-only for a snapshot, because an update does not need them.
+The functions take only the *header* of the state, which is the state without its batches. Their caller, the
+share-partition operator, has the batches as its in-flight window. For a snapshot, `next_record` calls its argument
+`merged_batches`, which reads the batches from the window. An update does not need them.
 
 The first record of a state is a snapshot. It is followed by at most `updates_per_snapshot` updates, then by a snapshot
-with the next epoch, and so on. With 0, every record is a snapshot. In an update, a header field that did not change is
--1.
+with the next epoch, and so on. If `updates_per_snapshot` is 0, every record is a snapshot. In an update, a header field
+that did not change is -1.
 
-The new values depend on the written and the recorded ones, by the rule of Kafka 4.4:
+The new values result from the written values and the recorded ones (those of the header), as in Kafka 4.4:
 
     written start offset    new start offset    new delivery complete count
     above the recorded      the written         the written
     equal                   the same            the higher of both
     below, or -1            the recorded        the recorded
 
-Higher epochs in a write are accepted but not recorded. Only an initialization sets the state epoch. The writer of the
-table records the leader epoch and uses it for fencing.
+Higher epochs in a write are accepted, but not recorded here. Only an initialization sets the state epoch. The writer of
+the table records the leader epoch and uses it for fencing.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class StateWrite(NamedTuple):
     """The values that a leader writes (KIP-932, WriteShareGroupState).
 
     `start_offset` and `delivery_complete_count` are the leader's current values, whether they changed or not, or -1 if
-    they are unknown. `state_batches` are the changed batches. If some overlap, the oldest comes first.
+    they are unknown. `state_batches` are the changed batches. If two batches overlap, the older one comes first.
     """
 
     key: SharePartitionKey
@@ -50,7 +50,7 @@ class StateWrite(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """The header values after a write."""
+    """The header fields that a write can change, with their new values."""
 
     leader_epoch: int
     start_offset: int
@@ -60,7 +60,7 @@ class _Values(NamedTuple):
 def initial_record(
     key: SharePartitionKey, header: ShareGroupOffsetHeader | None, state_epoch: int, start_offset: int
 ) -> ShareGroupStateRecord:
-    """Return the snapshot that initializes a share-partition (InitializeShareGroupState). It replaces any state.
+    """Return the snapshot that initializes a share-partition (InitializeShareGroupState), whatever its state is.
 
     `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
     epoch, FENCED_STATE_EPOCH for a state epoch below the recorded one. The recorded epoch itself is accepted.
@@ -86,7 +86,7 @@ def next_record(
     merged_batches: Callable[[], Sequence[StateBatch]],
     precedence: Precedence = Precedence.NEWEST,
 ) -> ShareGroupStateRecord:
-    """Return the record of a write (KIP-932, WriteShareGroupState).
+    """Return the durable record of a write: an update or a snapshot (KIP-932, WriteShareGroupState).
 
     `merged_batches` returns all batches after the write, or the previous batches followed by the written ones. It is
     called only for a snapshot. Batches are combined with `precedence`, and offsets below the start offset are dropped.
@@ -105,7 +105,7 @@ def next_record(
 
 
 def _check_not_negative(name: str, epoch: int) -> None:
-    """Raise RequestError (INVALID_REQUEST) for a negative epoch: since Kafka 4.4, -1 does not mean "do not check"."""
+    """Raise RequestError (INVALID_REQUEST) for a negative epoch. Since Kafka 4.4, -1 no longer disables the check."""
     if epoch < 0:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the {name} must not be negative, but is {epoch}")
 
@@ -123,7 +123,7 @@ def _check_state_epoch(header: ShareGroupOffsetHeader, state_epoch: int) -> None
 
 
 def _delivery_complete_count(header: ShareGroupOffsetHeader, write: StateWrite) -> int:
-    """Return the new delivery complete count by the table in the module docstring. -1 keeps the recorded count."""
+    """Return the new delivery complete count by the table in the module docstring. A written -1 changes nothing."""
     if write.delivery_complete_count == UNCHANGED or write.start_offset < header.start_offset:
         return header.delivery_complete_count
     if write.start_offset == header.start_offset:

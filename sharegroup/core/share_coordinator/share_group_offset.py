@@ -1,22 +1,23 @@
-"""The durable state of one share-partition, as the result of its records.
+"""The durable state of one share-partition, which is computed from its records.
 
 Theory of operation
 -------------------
 The state has two parts. The *header* consists of eight numbers. They suffice to fence a request, to choose between
 update and snapshot, and to find the fields that an update can omit. The *batches* are the states of the records in
-flight. The share-partition operator has the batches already, as its in-flight window, and stores only the header beside
-it.
+flight. The in-flight window of the share-partition operator already contains the batches, so the operator stores only
+the header with it.
 
 `apply_record` returns the header after a record. It does not change the existing header.
 
 - A snapshot replaces everything except `leader_epoch_fence`.
 - An update replaces the fields that are not -1. Its batches are combined with the existing ones.
-- A record with a lower snapshot epoch than the state refers to a replaced state and is ignored.
+- A record with a lower snapshot epoch than the state is ignored, because it belongs to a state that was replaced.
 - A tombstone is not accepted, because there is no state after it. The caller deletes the state.
 
-`leader_epoch` is the epoch of the newest record. `leader_epoch_fence` is the highest epoch so far, and writers with a
-lower one are rejected. Both are needed, because an initialization writes leader epoch 0 but must still fence old
-leaders. One number suffices for the state epoch, because only an initialization changes it, and never to a lower value.
+`leader_epoch` is the leader epoch of the newest record. `leader_epoch_fence` is the highest leader epoch so far.
+Writers with a lower leader epoch are rejected. Both numbers are needed: after an initialization, which writes leader
+epoch 0, old leaders must still be fenced. The state epoch needs only one number, because only an initialization changes
+it and never lowers it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStat
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.types import UNCHANGED, StateBatch
 
-#: A state without updates is written again after this time in ms, so that old day partitions of the table can be
-#: deleted.
+#: A state that has not changed since its last snapshot is written again after this time in ms. Old day partitions of
+#: the table can then be deleted.
 REWRITE_INTERVAL_MS = 12 * 3600 * 1000
 
 
@@ -76,13 +77,13 @@ class ShareGroupOffsetHeader(NamedTuple):
         return cls(snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, 0, now_ms, leader_epoch_fence)
 
     def supersedes(self, record: ShareGroupStateRecord) -> bool:
-        """Return whether the record belongs to an older snapshot than this state, so that it has no effect."""
+        """Return whether the record has no effect on this state, because it belongs to an older snapshot."""
         return record.snapshot_epoch < self.snapshot_epoch
 
     def apply_record(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """Return the header after the record. If the record is superseded, this is the header itself.
+        """Return the header after the record. A superseded record changes nothing.
 
-        Raises IllegalTransitionError for a tombstone, after which there is no state.
+        Raises IllegalTransitionError for a tombstone, because it leaves no state.
         """
         kind, key, snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, _ = record
         if kind is RecordKind.TOMBSTONE:
@@ -104,10 +105,10 @@ class ShareGroupOffsetHeader(NamedTuple):
         )
 
     def snapshot_due_ms(self, cold_snapshot_interval_ms: int) -> int:
-        """Return when the state must be written again by a "cold" snapshot, so that older rows can be deleted.
+        """Return the time in ms at which a "cold" snapshot must be written, so that older rows can be deleted.
 
-        If there were updates since the newest snapshot, this is `cold_snapshot_interval_ms` after that snapshot.
-        Otherwise it is the longer `REWRITE_INTERVAL_MS`.
+        If there were updates since the newest snapshot, this is `cold_snapshot_interval_ms` after the newest snapshot.
+        Otherwise it is `REWRITE_INTERVAL_MS` after the newest snapshot.
         """
         interval_ms = cold_snapshot_interval_ms if self.updates_since_snapshot else REWRITE_INTERVAL_MS
         return self.last_snapshot_ms + interval_ms
@@ -125,7 +126,7 @@ class ShareGroupOffsetHeader(NamedTuple):
 class ShareGroupOffset(NamedTuple):
     """The whole durable state of a share-partition: its header and its batches.
 
-    Batches are sorted, disjoint and not below the start offset. Adjacent batches in the same state are merged.
+    Batches are sorted, disjoint and not below the start offset. Adjacent batches with equal fields are merged.
     """
 
     header: ShareGroupOffsetHeader

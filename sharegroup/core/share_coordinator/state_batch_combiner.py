@@ -2,20 +2,20 @@
 
 Theory of operation
 -------------------
-Several writes may contain the same offset. For each offset, exactly one of them is effective, and the `Precedence`
-decides which one:
+Several writes may contain the same offset. For each offset, exactly one batch is effective. The `Precedence` decides
+which one:
 
 HIGHEST, Kafka's rule. A share coordinator may receive writes of one leader late or twice. In Kafka, the delivery count
     of a record never decreases, and at equal counts a terminal state is later than AVAILABLE. The batch with the higher
     (delivery_count, delivery state id) is therefore effective, and the order of arrival does not matter.
 
-NEWEST, the rule for records of this project. They are totally ordered by the version of the Delta table, which has one
+NEWEST, the rule for records of this project. Their order is the order of the versions of the Delta table, which has one
     fenced writer. Unlike Kafka's records, they contain ACQUIRED batches. A release (ACQUIRED 1 -> AVAILABLE 1) lowers
     the state id, and an unacquire (ACQUIRED 2 -> AVAILABLE 1) lowers the count. With HIGHEST, the records would stay
     locked forever.
 
-Below are the old batch `o`, the new batch `n` and the result; on the left the new batch is stronger, on the right it is
-weaker. With NEWEST, the new batch is always stronger.
+Each picture shows the old batch `o`, the new batch `n` and the result. On the left, the new batch takes precedence. On
+the right, the old batch does. With NEWEST, the new batch always takes precedence.
 
     same range            ooooooo          ooooooo
                           nnnnnnn          nnnnnnn
@@ -69,9 +69,9 @@ class Precedence(Enum):
     """The rule that decides which of several batches with the same offset is effective."""
 
     HIGHEST = "highest"
-    """The batch with the highest (delivery_count, delivery_state), and the newest of equal ones."""
+    """The batch with the highest (delivery_count, delivery_state) is effective, or the newest of equal batches."""
     NEWEST = "newest"
-    """The last of the batches in the input."""
+    """The batch that comes last in the input is effective."""
 
 
 def combine_batches(
@@ -79,9 +79,10 @@ def combine_batches(
     start_offset: int = UNCHANGED,
     precedence: Precedence = Precedence.NEWEST,
 ) -> tuple[StateBatch, ...]:
-    """Combine batches into sorted, disjoint ones at or above `start_offset` (-1: all), and merge adjacent equal ones.
+    """Return the batches as sorted, disjoint batches at or above `start_offset`. Adjacent equal batches are merged.
 
-    `batches` are ordered from old to new and may overlap. Ranges are inclusive (KIP-932, "Share coordinator records").
+    `batches` are ordered from old to new and may overlap. A `start_offset` of -1 keeps all offsets. Ranges are
+    inclusive (KIP-932, "Share coordinator records").
     """
     given = tuple(batches)
     if _is_disjoint(given):
@@ -90,7 +91,7 @@ def combine_batches(
 
 
 def _is_disjoint(batches: Sequence[StateBatch]) -> bool:
-    """Return whether the batches are sorted and do not overlap, as those of an in-flight window always are."""
+    """Return whether the batches are sorted and disjoint. The batches of an in-flight window always are."""
     last = -1
     for batch in batches:
         if batch[0] <= last:
@@ -142,6 +143,6 @@ def _strength(batch: StateBatch, age: int, precedence: Precedence) -> int:
 
 
 def _append(combined: list[StateBatch], first: int, last: int, source: StateBatch) -> None:
-    """Append first..last in the state of `source`, and merge it with the previous batch if both are equal."""
+    """Append the part first..last of the batch `source`. Merge it with the previous batch if both have equal fields."""
     is_whole = first == source[0] and last == source[1]
     append_fused(combined, source if is_whole else source._replace(first_offset=first, last_offset=last))

@@ -1,4 +1,4 @@
-"""The share-partition machine (KIP-932, "In-flight records").
+"""The state machine of a share-partition (KIP-932, "In-flight records").
 
 Start with `share_partition.py`, which opens with the theory of operation.
 """

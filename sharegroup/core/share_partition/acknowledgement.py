@@ -1,4 +1,7 @@
-"""Compute the transitions of an acknowledgement request that has passed the request check (KIP-932, KIP-1222)."""
+"""Compute the state transitions that an acknowledgement request causes (KIP-932, KIP-1222).
+
+`acknowledge_rules.check_batches` has already checked the form of the request.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, Cause, RecordState, Transition
 
-#: For each acknowledge type, the state that it leads to and the cause that the transition records.
+#: The new record state for each acknowledge type, and the cause that is recorded for the transition.
 REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
     AcknowledgeType.GAP: (ARCHIVED, Cause.GAP),
     AcknowledgeType.ACCEPT: (ACKNOWLEDGED, Cause.ACCEPT),
@@ -27,10 +30,10 @@ REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
 
 
 class AcknowledgementRejected(RequestError):
-    """An acknowledgement request that is rejected as a whole; the share-partition is unchanged.
+    """The error for an acknowledgement request that is rejected as a whole. The share-partition is unchanged.
 
-    Kafka makes one exception: RENEWs that precede the failure stay in effect. `renewals` has the transitions of these
-    RENEWs. A caller that needs Kafka's behaviour applies them with `SharePartition.replay`.
+    In Kafka, RENEW acknowledgements that precede the failing one stay in effect. `renewals` contains the transitions of
+    these RENEWs. A caller that needs Kafka's behaviour passes `renewals` to `SharePartition.replay`.
     """
 
     def __init__(self, cause: RequestError, renewals: Outcome) -> None:
@@ -39,7 +42,7 @@ class AcknowledgementRejected(RequestError):
 
 
 class RenewalsDisabled(RequestError):
-    """A RENEW was sent to a group that does not allow renewals. Kafka uses INVALID_RECORD_STATE for this rejection."""
+    """The error for a RENEW in a group that does not allow renewals. Its code is INVALID_RECORD_STATE, as in Kafka."""
 
     def __init__(self) -> None:
         message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
@@ -57,14 +60,14 @@ def acknowledge_batch(
     config: SharePartitionConfig,
     transitions: list[Transition],
 ) -> int:
-    """Append the transitions of one acknowledgement batch to `transitions`, and return the new value of `ended`.
+    """Append the transitions of one acknowledgement batch to `transitions`, and return the updated `ended`.
 
-    - `start_offset`: offsets below it are skipped.
-    - `ended`: the last offset whose acquisition an earlier batch of the same request has ended.
-    - `granted`: the delivery counts that the batch refers to, by offset. None accepts any acquisition of the member.
+    - `start_offset`: offsets below this value are skipped.
+    - `ended`: the highest offset that the request has acknowledged so far, apart from RENEWs.
+    - `granted`: the delivery count of each offset in the delivery that the batch acknowledges. None: not checked.
 
-    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, or holds it with another delivery
-    count than `granted` has, or if an offset is acknowledged twice.
+    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, if the delivery count of a record
+    differs from `granted`, or if an offset is acknowledged twice.
     """
     for run_first, last, acknowledge_type in _runs_of_types(batch):
         if last < start_offset:
@@ -92,9 +95,10 @@ def delivery_counts_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] 
 
 
 def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record: InFlightRecord) -> None:
-    """Raise RequestError unless `granted` has the current delivery count of `record` for each offset of first..last.
+    """Raise RequestError unless `granted` has the delivery count of `record` for every offset of first..last.
 
-    Acquiring a record raises its delivery count, so a different count means that the record was acquired again.
+    If `granted` is None, nothing is checked. Every acquisition raises the delivery count of a record, so a different
+    count means that the record was acquired again.
     """
     if granted is None:
         return
@@ -114,7 +118,7 @@ def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record:
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:
-    """Yield the batch as (first offset, last offset, type), with neighbours of equal type joined."""
+    """Yield (first offset, last offset, acknowledge type) for each run of offsets with the same type."""
     first, last, types = batch
     if len(types) == 1:
         yield first, last, types[0]

@@ -1,11 +1,13 @@
-"""Select the records that a fetch acquires, first from the window, then from the log.
+"""Select the records that a fetch acquires: first AVAILABLE records in flight, then new records of the log.
 
-See KIP-932, "Fetching and acquiring". `SharePartition.acquire` uses these functions. They do not change the window.
+See KIP-932, "Fetching and acquiring". `SharePartition.acquire` uses these functions. They do not change the window of
+records in flight.
 
-Throttling. Records that failed often are delivered in ever smaller portions, so that one bad record does not archive
-its neighbours (Kafka 4.2, not in the text of KIP-932). The unit is the *fetch batch*: the range that one fetch read
-from the log. Once a record has used half of its deliveries, a fetch acquires only a share of the record's fetch batch
-and nothing else. With a limit of 5, a batch of ten records is delivered as 10, 10, 10, then 5, then single records.
+Throttling. Records that failed often are delivered in ever smaller portions. Otherwise one bad record could cause its
+neighbours to be archived (Kafka 4.2, not in the text of KIP-932). The unit is the *fetch batch*: the range that one
+fetch read from the log. Once a record has used half of its deliveries, a fetch acquires only a part of this record's
+fetch batch, and no other records. With a limit of 5, a batch of ten records is delivered as 10, 10, 10, then 5, then
+single records.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from sharegroup.core.share_partition.share_partition_config import SharePartitio
 class Portion(NamedTuple):
     """A range of records that a fetch acquires.
 
-    `delivery_count` is the same for all of them and does not include this delivery. It is 0 for new records.
+    All records of the range have the same `delivery_count`. It does not include the new delivery, so it is 0 for
+    records that were never delivered.
     """
 
     first_offset: int
@@ -41,10 +44,11 @@ class Budget(NamedTuple):
 def fetch_budget(
     fetch_offset: int, end_offset: int, window_size: int, log_end_offset: int, max_records: int, max_record_locks: int
 ) -> Budget:
-    """Return the budget of a fetch of at most `max_records` records, with `window_size` records in flight.
+    """Return the limits of a fetch: how many records it may acquire, and up to which offset.
 
-    While the window has room, the fetch gets as many records as fit. When it has none, the fetch gets AVAILABLE records
-    inside the window and no new ones, so a window exactly at its limit can be redelivered as a whole.
+    While fewer than `max_record_locks` records are in flight (`window_size`), the fetch may acquire records up to this
+    number. At the limit, the fetch may acquire only records that are already in flight. All of these can then still be
+    delivered again.
     """
     if window_size < max_record_locks:
         return Budget(min(max_records, max_record_locks - window_size), log_end_offset - 1)
@@ -54,10 +58,10 @@ def fetch_budget(
 def select_portions(
     window: InFlight, fetch_offset: int, end_offset: int, with_holes: bool, budget: Budget, config: SharePartitionConfig
 ) -> Iterator[Portion]:
-    """Yield the portions that a fetch acquires: AVAILABLE records of the window, then new records of the log.
+    """Yield the ranges that a fetch acquires: AVAILABLE records in flight, then new records of the log.
 
-    The portions are in offset order. With `with_holes`, offsets that the window lacks are acquired too, as records that
-    were never delivered.
+    The ranges are in offset order. If `with_holes`, offsets before `end_offset` that have no state are acquired too.
+    They count as never delivered.
     """
     limit = config.delivery_count_limit
     threshold = throttle_threshold(limit)
@@ -82,10 +86,11 @@ def select_portions(
 def _select_from_batch(
     ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
 ) -> Iterator[Portion]:
-    """Yield the portions that are acquired from one fetch batch, at most `room` records.
+    """Yield the ranges that are acquired from one fetch batch, at most `room` records.
 
     The first record whose delivery count is at least `threshold` determines how many records of the batch are delivered
-    together. The records before it count towards this number. If they already reach it, it is ignored, as in Kafka.
+    together. The records before this one count towards the number. If they already reach the number, the number is
+    ignored, as in Kafka.
     """
     selected = 0
     share: int | None = None
@@ -107,7 +112,7 @@ def _select_from_batch(
 
 
 def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> Iterable[tuple[int, int, InFlightRecord]]:
-    """Return the AVAILABLE ranges of first..last in offset order, including holes in the window if `with_holes`."""
+    """Return the AVAILABLE ranges of first..last in offset order. If `with_holes`, include offsets without a state."""
     available = window.available(first, last)
     if not with_holes or window.last_offset is None:
         return available
@@ -130,11 +135,14 @@ def throttle_threshold(delivery_count_limit: int) -> int:
 def batch_share(batch_length: int, delivery_count: int, threshold: int) -> int:
     """Return how many records of a throttled fetch batch are delivered together.
 
-    The number is halved with every delivery from `threshold` on, and is at least 1.
+    At `threshold` deliveries, this is half of the batch. Each further delivery halves the number again, down to 1.
     """
     return max(1, batch_length >> (delivery_count - threshold + 1))
 
 
 def is_delivered_alone(delivery_count: int, delivery_count_limit: int) -> bool:
-    """Return whether the next delivery of a record is its last one, in which it is delivered alone."""
+    """Return whether a record must be delivered alone, because only one delivery is left.
+
+    False if the delivery count limit is 1 or 2.
+    """
     return delivery_count_limit > 2 and delivery_count == delivery_count_limit - 1

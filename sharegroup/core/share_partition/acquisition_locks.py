@@ -1,7 +1,8 @@
 """Acquisition locks: which member holds which offsets, and until when (KIP-932, "In-flight records").
 
-This is an index of the in-flight window. It is not stored, because it can be built from the window. It returns three
-results without a scan of the window: the earliest deadline, the expired locks, and the records that a member holds.
+This is an index of the records in flight. It is not stored, because it can be rebuilt from these records. It returns
+three results without scanning all records: the earliest deadline, the expired locks, and the records that a member
+holds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from sharegroup.protocol.range_map import RangeMap
 
 
 class AcquisitionLocks:
-    """Locked offset ranges, by deadline and by member. Times are in milliseconds."""
+    """An index of locked offset ranges, by deadline and by member. Deadlines are in milliseconds since the epoch."""
 
     __slots__ = ("_by_deadline", "_by_member", "_deadlines")
 
@@ -50,7 +51,7 @@ class AcquisitionLocks:
         return self._deadlines[0] if self._deadlines else None
 
     def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return the ranges whose lock has expired, in offset order. A lock expires strictly after its deadline."""
+        """Return the ranges whose locks have expired, in offset order. A lock expires strictly after its deadline."""
         ranges: list[tuple[int, int]] = []
         for deadline in self._deadlines[: bisect_left(self._deadlines, now_ms)]:
             ranges.extend((first, last) for first, last, _ in self._by_deadline[deadline])

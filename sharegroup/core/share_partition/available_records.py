@@ -1,6 +1,6 @@
-"""The AVAILABLE records of the window, which a fetch acquires first (KIP-932, "Fetching and acquiring").
+"""An index of the AVAILABLE records in flight, which a fetch acquires first (KIP-932, "Fetching and acquiring").
 
-Like `acquisition_locks`, this is an index of the in-flight window. It is not stored, but built from the window.
+The index is not stored, because it can be rebuilt from the records in flight.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from sharegroup.protocol.range_map import RangeMap
 
 R = TypeVar("R")
 
-#: Throttling never starts below this delivery count, so lower counts need no index.
+#: Records with a lower delivery count are never delivered in smaller portions, so they are not indexed by count.
 _LOWEST_THRESHOLD = 2
 
 
 class AvailableRecords(Generic[R]):
-    """AVAILABLE offset ranges with their records, and an index of the ranges with delivery counts of 2 or more.
+    """AVAILABLE offset ranges with their records. Ranges that were delivered at least twice are indexed by count.
 
     Attributes:
         count: The number of AVAILABLE records.
@@ -51,15 +51,15 @@ class AvailableRecords(Generic[R]):
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of the records, or 0 if it is below 2."""
+        """The highest delivery count of an AVAILABLE record, or 0 if no record was delivered more than once."""
         return max((count for count, ranges in self._by_count.items() if ranges), default=0)
 
     def items(self, first: int, last: int) -> Iterator[tuple[int, int, R]]:
-        """Return the ranges in offset order, clipped to first..last."""
+        """Yield the ranges within first..last, in offset order."""
         return self._ranges.items(first, last)
 
     def has_delivered(self, times: int, first: int, last: int) -> bool:
-        """Return whether a record of first..last was delivered at least `times` times; `times` is at least 2."""
+        """Return whether a record of first..last was delivered at least `times` times. `times` must be 2 or more."""
         return any(
             count >= times and any(True for _ in ranges.items(first, last)) for count, ranges in self._by_count.items()
         )

@@ -3,16 +3,16 @@
 Theory of operation
 -------------------
 A window is a list of pieces (`window_piece`) in offset order. No piece is empty. Between two micro-batches, each large
-piece is stored as a text. A micro-batch decodes and encodes only the pieces that it uses. It therefore processes a
-window of 200,000 ranges, in which every other record is acknowledged, at the cost of a few hundred ranges.
+piece is stored as a compressed text. A micro-batch decodes and encodes only the pieces that it uses. If every other
+record is acknowledged, a window may have 200,000 ranges. A micro-batch then still processes only a few hundred ranges.
 
     piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         queries over all pieces use their summaries
 
     assign 90..210  [ 0..................210 ][ 211..999 ]         the first piece that overlaps takes the new range
 
-`dump` restores the size of the pieces that changed: it splits those of more than twice `PIECE_RANGES` ranges, and
-merges small neighbours. Adjacent ranges with equal records are merged inside a piece but not across pieces. Callers do
-not see the difference, because every result is merged again.
+Changes make pieces larger or smaller. `dump` therefore splits changed pieces that have more than twice `PIECE_RANGES`
+ranges, and merges small neighbours. Adjacent ranges with equal records are merged inside a piece, but not across
+pieces. Callers do not see the difference, because every result is merged again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from sharegroup.types import Cause, RecordState, StateBatch, Transition
 #: The intended number of ranges in a piece. Processing one piece of this size costs about as much as processing the
 #: summaries of all pieces of a window with 200,000 ranges.
 PIECE_RANGES = 256
-#: Causes of the transitions that may add offsets to the window.
+#: Only transitions with these causes may add offsets to the window.
 _ADDING = (Cause.FETCH, Cause.RESERVE)
-#: Causes of the transitions from ACQUIRED that only reserved records may have.
+#: From ACQUIRED, transitions with these causes are legal only for records that a gateway has reserved.
 _OF_RESERVED = (Cause.RESERVE, Cause.ASSIGN, Cause.UNRESERVE)
 
 
@@ -71,11 +71,12 @@ class InFlight:
             self._no_deadline_before_ms = record.lock_deadline_ms
 
     def check_transition(self, transition: Transition, start_offset: int) -> None:
-        """Raise IllegalTransitionError unless all records are in `from_state` and the table allows the transition.
+        """Raise IllegalTransitionError unless the transition is legal for all of its records.
 
-        Only a FETCH or RESERVE may name offsets that are not in the window, because it adds them. They must not be
-        below `start_offset`. ASSIGN, UNRESERVE and a RESERVE of ACQUIRED records require that the records are reserved.
-        Reserved records allow no other causes.
+        - Every record must be in `from_state`, and `record_state.TRANSITIONS` must allow the transition.
+        - Only FETCH and RESERVE may contain offsets that are not in flight yet, but none below `start_offset`.
+        - From ACQUIRED, the causes RESERVE, ASSIGN and UNRESERVE require reserved records. All other causes require
+          records that are not reserved.
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
@@ -104,7 +105,7 @@ class InFlight:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def trim_undelivered(self) -> None:
-        """Remove the AVAILABLE records with delivery count 0 at the end of the window."""
+        """Remove AVAILABLE records that were never delivered from the end of the window."""
         while self._pieces:
             piece = self._pieces[-1]
             first, last, record = next(piece.reversed_items())
@@ -122,7 +123,7 @@ class InFlight:
     # -- the ranges ------------------------------------------------------------------------------------------------
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """Return the ranges in offset order, clipped to first..last where given.
+        """Return the ranges within first..last, in offset order. None means no limit on that side.
 
         The window must not be changed during the iteration.
         """
@@ -141,7 +142,7 @@ class InFlight:
         return next((record for _, _, record in self.items(offset, offset)), None)
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
-        """Return first..last as StateBatches. Adjacent ranges whose durable fields are equal become one batch."""
+        """Return first..last as state batches. Adjacent ranges with equal durable fields become one batch."""
         batches: list[StateBatch] = []
         for range_first, range_last, record in self.items(first, last):
             state, count, member_id, deadline_ms, *_ = record
@@ -162,17 +163,17 @@ class InFlight:
 
     @property
     def last_delivered(self) -> int | None:
-        """The highest offset that was delivered, or None if there is none."""
+        """The highest offset in flight that was delivered, or None if no record in flight was delivered."""
         ranges = (item for piece in reversed(self._pieces) for item in piece.reversed_items())
         return next((last for _, last, record in ranges if record.delivery_count > 0), None)
 
     @property
     def terminal_count(self) -> int:
-        """The number of terminal records."""
+        """The number of finished records (ACKNOWLEDGED or ARCHIVED)."""
         return sum(piece.terminal_count for piece in self._pieces)
 
     def __len__(self) -> int:
-        """The number of ranges."""
+        """Return the number of ranges, not of records."""
         return sum(piece.ranges for piece in self._pieces)
 
     # -- AVAILABLE records -----------------------------------------------------------------------------------------
@@ -192,14 +193,14 @@ class InFlight:
         return next((piece.first_available for piece in self._pieces if piece.available_count), None)
 
     def available(self, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """Yield the AVAILABLE ranges in offset order, clipped to first..last."""
+        """Yield the AVAILABLE ranges within first..last, in offset order."""
         low, high = self._between(first, last)
         for piece in self._pieces[low:high]:
             if piece.available_count:
                 yield from piece.available.items(first, last)
 
     def has_delivered(self, times: int, first: int, last: int) -> bool:
-        """Return whether an AVAILABLE record of first..last was delivered at least `times` (2 or more) times."""
+        """Return whether an AVAILABLE record of first..last was delivered at least `times` times (2 or more)."""
         low, high = self._between(first, last)
         return any(
             piece.most_delivered >= times and piece.available.has_delivered(times, first, last)
@@ -222,7 +223,7 @@ class InFlight:
         return self._no_deadline_before_ms < now_ms
 
     def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return the ranges whose lock has expired, in offset order. A lock expires strictly after its deadline."""
+        """Return the ranges whose locks have expired, in offset order. A lock expires strictly after its deadline."""
         due = [
             piece for piece in self._pieces if (deadline := piece.next_deadline_ms) is not None and deadline < now_ms
         ]
@@ -245,10 +246,10 @@ class InFlight:
     # -- between two micro-batches ---------------------------------------------------------------------------------
 
     def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
-        """Return the pieces as JSON-able lists, and the texts of the large pieces in the same order.
+        """Return a JSON-able list for each piece, and the texts of the large pieces in the same order.
 
-        Each list is the piece's summary, with offsets relative to `base`, followed by its content. The content is None
-        for a piece that is stored as a text.
+        Each list has the piece's summary, with offsets relative to `base`, and then the piece's content. The content is
+        None if the piece is stored as a text.
         """
         self._pieces = list(_resized(self._pieces))
         pieces: list[list[Any]] = []
@@ -279,7 +280,7 @@ class InFlight:
             self._available_count += piece.available_count - before
 
     def _between(self, first: int | None, last: int | None) -> tuple[int, int]:
-        """Return (low, high) such that the pieces low..high-1 overlap first..last."""
+        """Return the indexes (low, high) of the pieces that overlap first..last. `high` is exclusive."""
         if len(self._pieces) == 1:
             piece = self._pieces[0]
             low = 0 if first is None or first <= piece.last_offset else 1
@@ -292,7 +293,7 @@ class InFlight:
 def _resized(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
     """Yield the same ranges in pieces that are neither too large nor too small.
 
-    An unchanged piece is merged only with a changed neighbour, because merging encodes it again.
+    Two unchanged pieces are never merged, because the merged piece would have to be encoded again.
     """
     before: WindowPiece | None = None
     for piece in pieces:

@@ -13,13 +13,14 @@ class InFlightRecord(NamedTuple):
     Attributes:
         state: One of the four record states of KIP-932.
         delivery_count: The number of deliveries, including the current one.
-        member_id: For an ACQUIRED record, the member that holds it, or the reserver of a reserved record. For an
-            AVAILABLE record, the previous holder if its lock expired or it left the group, else None.
-        lock_deadline_ms: The time at which the lock of an ACQUIRED record expires.
+        member_id: For an ACQUIRED record, the member that holds the record, or the id of the gateway that has reserved
+            it (`reservation.reserver_id`). For an AVAILABLE record, the previous holder if the lock expired or the
+            holder left the group. Otherwise None.
+        lock_deadline_ms: The time at which the lock of an ACQUIRED record expires. None in other states.
         batch_first: First offset of the record's fetch batch, which throttling uses. The fetch batch is the range that
             one fetch read from the log, or one batch of the loaded state. It is -1 for terminal and reserved records,
             so that neighbouring ranges of them can be merged.
-        batch_last: Last offset of the fetch batch, or -1.
+        batch_last: Last offset of the fetch batch, or -1 like `batch_first`.
     """
 
     state: RecordState
@@ -31,5 +32,5 @@ class InFlightRecord(NamedTuple):
 
     @property
     def is_reserved(self) -> bool:
-        """Whether a gateway holds the record and has not assigned it to a member yet (`reservation`)."""
+        """Whether a gateway holds the record and has not assigned it to a member yet."""
         return is_reserved(self.state, self.delivery_count)

@@ -1,4 +1,4 @@
-"""The result type of the handlers of the share-partition machine."""
+"""The result type of the handlers of `SharePartition`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Outcome(NamedTuple):
     """The changes that a handler decided. They take effect when `SharePartition.replay` applies them.
 
     Attributes:
-        transitions: State changes of ranges, in offset order within a cause.
+        transitions: State changes of ranges. Changes with the same cause are in offset order.
         response: The ranges that a fetch acquired or an acknowledgement renewed, in offset order. Adjacent ranges of
-            equal delivery count are merged. All other handlers leave it empty.
+            equal delivery count are merged. Other handlers return no ranges.
         start_offset: The new start offset after a reset, else None.
         log_start_offset: The new start of the log if it moved, else None.
         log_end_offset: The new end of the log if it moved, else None.
-        lost_locks_over: Ended locks of records below the log start, as (deadline in ms, member). See "Lost records" in
-            `share_partition.py`.
+        lost_locks_over: Locks of records below the log start that end with this outcome, as (deadline in ms, member).
+            See "Lost records" in `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()

@@ -6,7 +6,7 @@
                   +--> AVAILABLE     unacquire (*)
                   +--> ARCHIVED      log_truncated, reset, topic_deleted
 
-      ACQUIRED ---+--> ACQUIRED      renew, which sets a new lock deadline; reserve, which sets a new lease; assign
+      ACQUIRED ---+--> ACQUIRED      renew, which sets a new lock deadline; reserve, which sets a new holder; assign
                   +--> AVAILABLE     release, lock_timeout, member_left, unacquire, unreserve
                   +--> ACKNOWLEDGED  accept
                   +--> ARCHIVED      reject, gap;
@@ -15,9 +15,10 @@
 
 (*) The lock expired before the records were sent to the member, so the delivery count goes down by one.
 
-A *reserved* record is ACQUIRED with delivery count 0: a gateway holds it for its members (`reservation`). Only reserve,
-assign and unreserve apply to it, and log_truncated, reset and topic_deleted, which remove it from the window.
-No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records"). A test compares the arrows with `TRANSITIONS`.
+A *reserved* record is ACQUIRED with delivery count 0: a gateway holds it for its members (`reservation`). Only the
+causes reserve, assign and unreserve apply to a reserved record. It also leaves the window when the log is truncated,
+the offsets are reset, or the topic is deleted. No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records").
+A test compares the arrows with `TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ACQUIRED: Final = RecordState.ACQUIRED
 ACKNOWLEDGED: Final = RecordState.ACKNOWLEDGED
 ARCHIVED: Final = RecordState.ARCHIVED
 
-#: The causes that may lead from the first state to the second. Every other transition is illegal.
+#: For each pair (old state, new state), the causes that allow this transition. Every other transition is illegal.
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
     (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH, Cause.RESERVE}),
     (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED}),
@@ -58,6 +59,6 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
 
 
 def check_transition(from_state: RecordState, to_state: RecordState, cause: Cause) -> None:
-    """Raise IllegalTransitionError unless the table allows this transition for `cause`."""
+    """Raise IllegalTransitionError unless `TRANSITIONS` allows this transition for `cause`."""
     if cause not in TRANSITIONS.get((from_state, to_state), ()):
         raise IllegalTransitionError(f"no transition {from_state.name} -> {to_state.name} for cause {cause.value}")

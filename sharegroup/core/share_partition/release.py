@@ -1,4 +1,9 @@
-"""Compute the transitions that end acquisitions: release, unacquire and archive. The window is not changed."""
+"""Compute the transitions that end acquisitions. These functions do not change the window of records in flight.
+
+- Release: a record becomes AVAILABLE, or ARCHIVED at the delivery count limit.
+- Unacquire: a record becomes AVAILABLE and its delivery count is reduced, because the member never received it.
+- Archive: a record is not delivered again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 
 
 def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
-    """Yield the ranges of first..last, with their records.
+    """Yield the ranges in flight within first..last, with their records.
 
     Raises RequestError (INVALID_RECORD_STATE) unless `member_id` has acquired all of these records.
     """
@@ -33,8 +38,8 @@ def end_acquisition(
 ) -> Transition:
     """Return the transition that ends the acquisition of first..last.
 
-    If `to_state` is AVAILABLE and the delivery count limit is reached, the records become ARCHIVED instead. Reserved
-    records were not delivered, so only their reservation ends.
+    If `to_state` is AVAILABLE and the delivery count limit is reached, the records become ARCHIVED instead. Records
+    that a gateway has reserved were not delivered, so they always become AVAILABLE, with the cause UNRESERVE.
     """
     if not record.delivery_count:
         return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)
@@ -59,8 +64,8 @@ def unacquire_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions that make `ranges` AVAILABLE and reduce the delivery counts by one.
 
-    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a
-    record, or if ranges overlap.
+    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold
+    one of the other records, or if ranges overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -85,11 +90,10 @@ def unacquire_ranges(
 def undo_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
-    """Return the transitions that undo the deliveries `acquired` of records that were not delivered again since.
+    """Return the transitions that undo the deliveries `acquired`. Records that were delivered again since are left out.
 
-    Acquiring a record raises its delivery count, so a delivery is the record's last one if the counts are equal. The
-    last holder must be `member_id`, because after an undone delivery the next one has the same count. Ranges may
-    overlap.
+    Each delivery raises the delivery count, so a record with an equal count was not delivered again. Its last holder
+    must also be `member_id`, because the delivery after an undone one has the same count. Ranges may overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -106,7 +110,7 @@ def undo_deliveries(
 
 
 def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the parts of `held` (ascending, disjoint) that lie outside all ranges of `delivered`."""
+    """Return the parts of `held` that no range of `delivered` contains. `held` must be ascending and disjoint."""
     parts: list[OffsetRange] = []
     sent = sorted(delivered)
     position = 0
@@ -125,7 +129,10 @@ def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetR
 
 
 def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
-    """Return the transitions that archive unfinished records below `below`, except those that were never delivered."""
+    """Return the transitions that archive unfinished records below the offset `below`.
+
+    Records that were never delivered are left out.
+    """
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):
         if not record.state.is_terminal and record.delivery_count > 0:

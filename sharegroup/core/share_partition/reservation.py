@@ -2,23 +2,23 @@
 
 These functions compute transitions and do not change the window.
 
-A record that has not arrived yet cannot be acquired by a member, and after it has arrived, the next micro-batch takes
-some hundred milliseconds. Therefore a gateway with waiting members reserves the offsets of the next records. The
-gateway reads new records from the end of the log, chooses a member for each record, and *assigns* the record to it. The
-job applies the assignment later::
+A member cannot acquire a record before the record arrives, and the next micro-batch then takes some hundred
+milliseconds. To avoid this delay, a gateway with waiting members reserves the offsets of the next records. The gateway
+reads new records from the end of the log, chooses a member for each record, and *assigns* the record to it. The job
+applies the assignment later::
 
     log          [ finished ][ in flight ]|                      | the end of the log
     window        start offset            RRRRRRRRRRSSSSSSSS     R, S are reserved for two gateways
     later        [ finished ][ in flight  mmmmnn]RRRSSSSSSSS     m, n were assigned to two members
 
-A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*. Reserved records have no deadlines. All
-reservations of a gateway end when its lease expires (`core.operators.gateway_leases`). An assignment is a delivery: the
-count becomes 1, and the lock begins with the append of the `assign` row. When a reservation ends, its unassigned
-records become AVAILABLE with delivery count 0. Those at the end of the window are removed from it, so they are no
-longer in flight.
+A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*: a gateway in one of its reservation
+epochs. Reserved records have no deadlines. All reservations of a gateway end when its lease expires
+(`core.operators.gateway_leases`). An assignment is a delivery: the count becomes 1, and the lock begins with the append
+of the `assign` row. When a reservation ends, its unassigned records become AVAILABLE with delivery count 0. Such
+records at the end of the window are removed from the window, so they are no longer in flight.
 
-A reserver is a gateway in one of its reservation epochs. The gateway begins a new epoch when its reservation may have
-ended without a notice, so that an old assignment never takes effect on a new reservation.
+A gateway begins a new reservation epoch when its reservation may have ended without a notice. An assignment of the old
+epoch can then not take effect on the new reservation.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import Cause, OffsetRange, Transition
 
 _SEPARATOR = "#"
-#: The lock deadline of reserved records in the window, whose index of locks needs one: the last millisecond of the year
-#: 9998. Durable records have none.
+#: The lock deadline of reserved records in memory: the last millisecond of the year 9998. They need a deadline for the
+#: index of locks. In stored state batches, reserved records have no deadline.
 NO_DEADLINE_MS = 253_370_764_799_999
 
 
 def reserver_id(requester: str, reservation_epoch: int) -> str:
-    """Return the holder id of the records that a gateway reserves in an epoch. `requester` is its `reply_to`."""
+    """Return the holder id of a gateway's reserved records in one epoch. `requester` is the gateway's `reply_to`."""
     return f"{requester}{_SEPARATOR}{reservation_epoch}"
 
 
 def requester_of(reserver: str) -> str:
-    """Return the `reply_to` of the gateway in a holder id that `reserver_id` made."""
+    """Return the `reply_to` of the gateway whose holder id `reserver_id` made."""
     return reserver.rpartition(_SEPARATOR)[0]
 
 
@@ -54,7 +54,7 @@ def reservation_epoch_of(reserver: str) -> int:
 
 
 def find_reservers(window: InFlight) -> list[str]:
-    """Return the holder ids of reserved records, sorted."""
+    """Return the holder ids (`reserver_id`) of all reserved records, sorted."""
     return [
         holder
         for holder in window.members()
@@ -63,7 +63,7 @@ def find_reservers(window: InFlight) -> list[str]:
 
 
 def iter_reserved(window: InFlight, reserver: str) -> Iterator[tuple[int, int, InFlightRecord]]:
-    """Yield the ranges that are reserved for `reserver`, in offset order."""
+    """Yield the ranges that are reserved for `reserver` (a `reserver_id`), in offset order."""
     for held_first, held_last in window.held_ranges(reserver):
         for first, last, record in window.items(held_first, held_last):
             if record.is_reserved:
@@ -79,8 +79,9 @@ def reserve_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions that raise the number of offsets reserved for `reserver` to `records`.
 
-    `free` are the offsets after the window that may be reserved (None: none). Offsets of ended reservations come first:
-    they are inside the window, but not below `log_end_offset`. If there are too few offsets, fewer are reserved.
+    Offsets of ended reservations are reserved first. They are still in the window, at or above `log_end_offset`. Then
+    follow the offsets of `free`, which start after the window. If `free` is None, nothing is reserved. If there are too
+    few offsets, fewer are reserved.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))
@@ -105,10 +106,11 @@ def assign_ranges(
     append_ms: int,
     lock_duration_ms: int,
 ) -> tuple[Transition, ...]:
-    """Return the transitions of an assignment that was appended at `append_ms`, within the lease of the gateway.
+    """Return the transitions that assign the reserved `ranges` to a member.
 
-    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not
-    reserved for `reserver`, and for ranges that overlap.
+    The locks end `lock_duration_ms` after `append_ms`, the append time of the request. Offsets below `start_offset` are
+    skipped. Raises RequestError (INVALID_RECORD_STATE) if an offset is not reserved for `reserver`, or if ranges
+    overlap.
     """
     transitions: list[Transition] = []
     expected = start_offset
@@ -136,7 +138,7 @@ def assign_ranges(
 def unreserve_ranges(
     window: InFlight, reserver: str, ranges: Sequence[OffsetRange] | None = None
 ) -> tuple[Transition, ...]:
-    """Return the transitions that end the reservation of `ranges`, or all reservations of `reserver` (None).
+    """Return the transitions that end the reservation of `ranges`, or of all offsets of `reserver` if `ranges` is None.
 
     Offsets that are not reserved for `reserver` are skipped.
     """

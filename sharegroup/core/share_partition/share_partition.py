@@ -1,4 +1,4 @@
-"""The share-partition machine: the state of one topic-partition in one share group (KIP-932).
+"""The state machine of a share-partition: one topic-partition in one share group (KIP-932).
 
 Theory of operation
 -------------------
@@ -14,9 +14,9 @@ clock nor a configuration, because the transitions contain the resulting deadlin
 load or restore, followed by replays.
 
 Start offset. `replay` moves the start offset in the same step as the transition that finishes the head of the window.
-It moves over terminal records, up to the first record that is not terminal. A fetch and a RENEW never move it. A move
-of the log start sets it to exactly the log start, even among terminal records. The next acknowledgement or expiry then
-moves it over those.
+It moves over terminal (finished) records, up to the first record that is not terminal. A fetch and a RENEW never move
+it. If the log start moves above the start offset, the start offset becomes exactly the log start, even if terminal
+records follow. The next acknowledgement or expiry then moves it over these records.
 
 Time. Time is an argument, and nothing expires by itself. The caller calls `expire(now_ms)` after `next_deadline_ms()`,
 and decides whether an acknowledgement that was in time is applied first. A lock expires strictly after its deadline.
@@ -28,15 +28,16 @@ pass the cursor. A state that this project wrote has no holes, because acquired 
 deadline.
 
 Reservations. Offsets after the end of the log can also be in flight: a gateway can reserve them (`reservation`). They
-count against the limit on record locks. For requests of members, they count as not in flight.
+count against the limit on record locks. In requests of members, reserved offsets count as not in flight.
 
 Lost records. When the log start moves past records, the window drops them immediately, even if they are acquired. Kafka
-keeps acquired ones until their locks expire, and the start offset cannot pass them before. Two effects of Kafka's rule
-are visible to clients and are therefore implemented:
+keeps acquired records until their locks expire, and the start offset cannot pass them earlier. Two effects of Kafka's
+rule are visible to clients and are therefore implemented:
 - When the last lock of lost records expires, the start offset advances as after any other expiry. It then passes
   terminal records at the log start (`_lost_locks`).
 - While every record in flight is lost (`_all_lost`), an acknowledgement of later offsets is rejected with
-  INVALID_REQUEST, as past the end of the window. One record then counts against the limit on record locks.
+  INVALID_REQUEST, as if it reached past the records in flight. In this state, one record counts against the limit on
+  record locks.
 
 To extend the machine: a new cause or state goes into `record_state.TRANSITIONS`. A new field of a record goes into
 `InFlightRecord` and into both directions of the dump of a window piece.
@@ -92,11 +93,12 @@ from sharegroup.types import (
 #: Maximum number of ranges that one fetch acquires. A range takes up to 50 bytes of the response row, and Kafka accepts
 #: 1 MB per message by default.
 MAX_ACQUIRED_RANGES = 10_000
-#: The fetch batch of a record that was not fetched.
+#: The fetch batch (first and last offset) of a record that no fetch has read.
 _NO_BATCH = -1, -1
-#: After these causes a record keeps its previous member, which may still report that it never received the record.
+#: After a transition with one of these causes, an AVAILABLE record keeps its previous member, because a late request
+#: may report that this member never received the record.
 _MAY_BE_UNDONE = (Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT)
-#: Causes that never move the start offset.
+#: Transitions with these causes do not move the start offset over finished records.
 _NO_MOVE = frozenset(
     {
         Cause.FETCH,
@@ -147,10 +149,10 @@ class SharePartition:
     ) -> SharePartition:
         """Return the share-partition of a durable state (the leader's ReadShareGroupState).
 
-        `batches` do not overlap. Their parts below `start_offset` are ignored, and offsets missing between them are
-        holes. An ACQUIRED batch keeps its member and lock deadline. One without them becomes AVAILABLE, because nobody
-        could acknowledge it. Terminal records at the head move the start offset. A log start above the start offset
-        takes effect with the first `acquire` or `move_log_start`.
+        `batches` do not overlap. Offsets below `start_offset` are ignored. Offsets between the batches are holes. An
+        ACQUIRED batch keeps its member and lock deadline. An ACQUIRED batch without a member becomes AVAILABLE, because
+        nobody could acknowledge it. Finished records at the head move the start offset. A log start above the start
+        offset takes effect with the first `acquire` or `move_log_start`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
         known = [batch for batch in sorted(batches, key=_first_offset) if batch.last_offset >= start_offset]
@@ -168,8 +170,8 @@ class SharePartition:
     def dump(self) -> list[Any]:
         """Return the whole state as a JSON-able list. Its format may change between releases.
 
-        The last item is a list of one-line texts, the large pieces of the window. The item before it describes every
-        piece, and ends with None for a piece that is stored as a text.
+        The last item is a list of one-line texts, the encoded large pieces of the window. The item before the texts has
+        one list per piece. Such a list ends with None if the piece is stored as a text.
         """
         return [
             self.start_offset,
@@ -183,7 +185,7 @@ class SharePartition:
 
     @classmethod
     def restore(cls, obj: list[Any]) -> SharePartition:
-        """Return the machine that `dump` wrote. It behaves exactly like the dumped one."""
+        """Return the share-partition that `dump` wrote. It behaves exactly like the original."""
         start_offset, log_start_offset, log_end_offset, hole_cursor, lost_locks, all_lost, pieces, texts = obj
         partition = cls.__new__(cls)
         partition.start_offset = start_offset
@@ -199,24 +201,24 @@ class SharePartition:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record in flight (SPEO); the start offset if there is none."""
+        """The offset after the last record in flight (SPEO), or the start offset if no record is in flight."""
         last = self._window.last_offset
         return self.start_offset if last is None else last + 1
 
     @property
     def delivered_end_offset(self) -> int:
-        """The offset after the last record in flight that was delivered; the start offset if there is none."""
+        """The offset after the last delivered record in flight, or the start offset if there is no such record."""
         last = self._window.last_delivered
         return self.start_offset if last is None else last + 1
 
     @property
     def delivery_complete_count(self) -> int:
-        """The number of terminal records from the start to the end offset (KIP-1226)."""
+        """The number of finished records between the start offset and the end offset (KIP-1226)."""
         return self._window.terminal_count
 
     @property
     def available_count(self) -> int:
-        """The number of records in flight that can be delivered again."""
+        """The number of AVAILABLE records in flight, which a fetch can acquire."""
         return self._window.available_count
 
     def next_deadline_ms(self) -> int | None:
@@ -227,11 +229,11 @@ class SharePartition:
         return deadline
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether `expire(now_ms)` would change the state, because a lock expired before `now_ms`."""
+        """Return whether a lock deadline is before `now_ms`, so that `expire(now_ms)` would change the state."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
     def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:
-        """Return whether a record of `batch` has a lock with a deadline before `now_ms` that `expire` has not ended."""
+        """Return whether a record of `batch` is still locked, although its lock deadline is before `now_ms`."""
         first = max(batch.first_offset, self.start_offset)
         return any(
             record.lock_deadline_ms is not None and record.lock_deadline_ms < now_ms
@@ -243,22 +245,26 @@ class SharePartition:
         return self._window.has_member(member_id)
 
     def members(self) -> list[str]:
-        """Return the members that hold records, and the reservers, sorted."""
+        """Return the holders of records, sorted: ids of members, and `reserver_id`s of gateways."""
         return self._window.members()
 
     def reservers(self) -> list[str]:
-        """Return the holder ids of reserved records, sorted."""
+        """Return the holder ids (`reserver_id`) of all reserved records, sorted."""
         return find_reservers(self._window)
 
     def reserved_ranges(self, reserver: str) -> list[OffsetRange]:
-        """Return the offsets that are reserved for `reserver`, in order."""
+        """Return the offset ranges that are reserved for `reserver` (a `reserver_id`), in order."""
         ranges: list[OffsetRange] = []
         for first, last, _ in iter_reserved(self._window, reserver):
             append_fused(ranges, OffsetRange(first, last))
         return ranges
 
     def next_fetch_offset(self) -> int:
-        """Return the lowest offset that a fetch would acquire: AVAILABLE, in a loaded hole, or the end offset."""
+        """Return the lowest offset that a fetch would acquire.
+
+        This is the first offset that is AVAILABLE or in a loaded hole (an offset without a state), or else the end
+        offset.
+        """
         offset = self._window.first_available
         if offset is None:
             offset = self.end_offset
@@ -279,7 +285,7 @@ class SharePartition:
         return self._window_size() < config.max_record_locks
 
     def terminal_batches_in(self, first: int, last: int) -> list[StateBatch]:
-        """Return the finished records of first..last. Those below the start offset are returned as ARCHIVED."""
+        """Return the finished records of first..last. Records below the start offset are returned as ARCHIVED."""
         found: list[StateBatch] = []
         if first < self.start_offset:
             found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
@@ -287,14 +293,13 @@ class SharePartition:
         return [*found, *(batch for batch in in_flight if batch.delivery_state.is_terminal)]
 
     def state_batches(self) -> list[StateBatch]:
-        """Return all records in flight, including terminal ones: the batches of a snapshot record."""
+        """Return the state batches of all records in flight, finished ones included, for a snapshot record."""
         return self._window.state_batches()
 
     def state_batches_in(self, ranges: Iterable[OffsetRange]) -> list[StateBatch]:
-        """Return the records in flight within `ranges`: the batches of an update record.
+        """Return the state batches of the records in flight within `ranges`, for an update record.
 
-        Ranges may overlap, but no record is returned twice. Ranges may also reach below the start offset, where no
-        record is in flight.
+        Ranges may overlap, but no record is returned twice. Offsets below the start offset are skipped.
         """
         batches: list[StateBatch] = []
         done = self.start_offset - 1
@@ -307,12 +312,12 @@ class SharePartition:
     # --- handlers: they decide and change nothing ------------------------------------------------------------------
 
     def acquire(self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig) -> Outcome:
-        """Acquire at most `max_records` records for `member_id`, first those that were delivered before.
+        """Acquire at most `max_records` records for `member_id`, first AVAILABLE records in flight, then new records.
 
         Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES` ranges, so that it
-        fits into a message. It is empty if no record is available or the limit on record locks is reached. If the log
-        starts above the fetch offset, the outcome moves the share-partition to the log start and acquires nothing. The
-        next fetch acquires.
+        fits into a message. It is empty if no record can be acquired. At the limit on record locks, no new records can
+        be acquired. If the log starts above the next fetch offset, the outcome only moves the share-partition to the
+        log start. The next fetch then acquires records.
         """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
@@ -348,13 +353,13 @@ class SharePartition:
         """Finish, release or renew records that `member_id` holds: all of `batches` or none.
 
         `grants` are the acquired ranges that the request refers to, with their delivery counts. If a record has another
-        delivery count, the member does not hold it. Without `grants`, the delivery count is not checked. Offsets below
-        the start offset are skipped, whoever held them. RELEASE archives a record at the delivery count limit. RENEW
-        sets the deadline to `now_ms` + the lock duration. The response contains the renewed ranges.
+        delivery count, it counts as not held by the member. Without `grants`, the delivery count is not checked.
+        Offsets below the start offset are skipped, whoever held them. RELEASE archives a record at the delivery count
+        limit. RENEW sets the deadline to `now_ms` + the lock duration. The response contains the renewed ranges.
 
-        Raises AcknowledgementRejected or another RequestError. The code is INVALID_REQUEST for batches that fail the
-        request check or reach past the records in flight. It is INVALID_RECORD_STATE for a record that `member_id` does
-        not hold, and for RENEW if the group does not allow it.
+        Raises AcknowledgementRejected or another RequestError. The code is INVALID_REQUEST if batches fail the request
+        check or reach past the records in flight. The code is INVALID_RECORD_STATE if `member_id` does not hold a
+        record, or if the group does not allow RENEW.
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and has_renewals(batches):
@@ -380,7 +385,7 @@ class SharePartition:
         return Outcome(transitions, lost_locks_over=over)
 
     def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
-        """Release `ranges`, which must be ACQUIRED, because the member that they were assigned to had left."""
+        """Release `ranges`, which must be ACQUIRED. They were assigned to a member that had already left."""
         return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
@@ -390,27 +395,27 @@ class SharePartition:
         return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
-        """Make `ranges` AVAILABLE again and reduce their delivery counts by one: all of them or none.
+        """Make `ranges` AVAILABLE again and reduce their delivery counts by one: all of the ranges or none.
 
-        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) unless `member_id` holds
-        all other records, or if ranges overlap.
+        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not
+        hold one of the other records, or if ranges overlap.
         """
         return Outcome(unacquire_ranges(self._window, self.start_offset, member_id, ranges))
 
     def undo_deliveries(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
         """Undo the deliveries `acquired`, which were granted to `member_id` but never sent to it.
 
-        A record that the member still holds with that delivery count becomes AVAILABLE, and its count is reduced by
-        one. The count is also reduced if the record is already AVAILABLE, because the member's lock expired. All other
-        records were delivered again since, so they do not change. A durable state does not contain previous holders, so
-        records that were AVAILABLE when the state was loaded do not change either.
+        If the member still holds a record with the delivery count in `acquired`, the record becomes AVAILABLE and its
+        count is reduced by one. The count is also reduced if the record is already AVAILABLE because the lock expired
+        or the member left. Records that were delivered again since do not change. A durable state does not contain
+        previous holders, so records that were AVAILABLE when the state was loaded do not change either.
         """
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> Outcome:
-        """Reserve offsets after the end of the log, so that `reserver` holds at least `records` of them.
+        """Reserve offsets after the end of the log until `reserver` (a `reserver_id`) holds at least `records` of them.
 
-        Fewer are reserved if the limit on record locks is reached, and none while records can be acquired.
+        At the limit on record locks, fewer offsets are reserved. While records can be acquired, none are reserved.
         """
         if self.has_available(config):
             return Outcome()
@@ -423,7 +428,7 @@ class SharePartition:
     def assign(
         self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
     ) -> Outcome:
-        """Deliver reserved records to a member: all of them or none.
+        """Deliver records that are reserved for `reserver` to a member: all of `ranges` or none.
 
         The request was appended at `append_ms`. The locks run until `append_ms` + `lock_duration_ms`. Offsets below the
         start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not reserved for
@@ -435,20 +440,21 @@ class SharePartition:
         return Outcome(transitions)
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> Outcome:
-        """End the reservation of `ranges`, or all reservations of `reserver` (None).
+        """End the reservation of `ranges`. If `ranges` is None, all reservations of `reserver` (a `reserver_id`) end.
 
         Offsets that are not reserved for `reserver` are skipped.
         """
         return Outcome(unreserve_ranges(self._window, reserver, ranges))
 
     def undelivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Return the ranges that `member_id` holds outside of `delivered`."""
+        """Return the ranges that `member_id` holds and that `delivered` does not contain."""
         return subtract_ranges(self._window.held_ranges(member_id), delivered)
 
     def move_log_start(self, offset: int) -> Outcome:
-        """Set the log start. Records in flight below it are lost and leave the window, even if they are acquired.
+        """Set the log start to `offset`. Records in flight below `offset` are lost, even if they are acquired.
 
-        The outcome has transitions for the lost records that were delivered at least once and not finished.
+        Lost records leave the window. The outcome has transitions for the lost records that were delivered but not
+        finished.
         """
         transitions = archive_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
@@ -520,7 +526,7 @@ class SharePartition:
         return InFlightRecord(to_state, count, member_id, deadline, first, last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
-        """Return a record without a holder. A terminal one keeps its fetch batch only while there are loaded holes."""
+        """Return a record without a holder. While there are loaded holes, a finished record keeps its fetch batch."""
         if state.is_terminal and self._hole_cursor is None:
             return InFlightRecord(state, count)
         return InFlightRecord(state, count, None, None, batch_first, batch_last)
@@ -536,12 +542,12 @@ class SharePartition:
         return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
 
     def _trim_undelivered(self) -> None:
-        """Remove records at the end that were never delivered, unless loaded holes lie before them."""
+        """Remove records that were never delivered from the end of the window, unless there are loaded holes."""
         if self._hole_cursor is None:
             self._window.trim_undelivered()
 
     def _advance(self) -> None:
-        """Move the start offset over the terminal records at the head.
+        """Move the start offset over the finished records at the head of the window.
 
         While there are loaded holes, the start offset moves by whole batches and not past the hole cursor, as in Kafka.
         """
@@ -590,7 +596,11 @@ class SharePartition:
         return self.end_offset - self.start_offset if len(self._window) else int(self._all_lost)
 
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
-        """Raise RequestError for a batch that begins before all records in flight, or whose end is not in flight."""
+        """Raise RequestError if the batch does not fit the records in flight.
+
+        This is so if it begins before the first record in flight, or if its last offset is not in flight or only
+        reserved.
+        """
         first_known = self._window.first_offset
         if first_known is None:
             known_below = self._all_lost

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class SharePartitionConfig:
-    """The config values at the time of a call. A change affects later calls only, never existing locks.
+    """The config values for one call. A changed value affects only later calls, never existing locks.
 
     Attributes:
         delivery_count_limit: Maximum number of deliveries of a record (`share.delivery.count.limit`).
@@ -26,7 +26,10 @@ class SharePartitionConfig:
     static_record_lock_duration_ms: int = 300_000
 
     def for_member(self, is_static: bool) -> SharePartitionConfig:
-        """Return the config for a request of a static member (KIP-345) or of a dynamic one."""
+        """Return the config for the requests of a member.
+
+        The locks of a static member (KIP-345) last for the longer of the two lock durations.
+        """
         if not is_static or self.static_record_lock_duration_ms <= self.record_lock_duration_ms:
             return self
         return replace(self, record_lock_duration_ms=self.static_record_lock_duration_ms)

@@ -1,9 +1,9 @@
 """A piece of the in-flight window: a sequence of neighbouring ranges that is stored and decoded as one unit.
 
-A piece is *closed* while its ranges are encoded, and *open* after they were decoded. Computations over all pieces read
-only the summaries, so a piece that a micro-batch does not use stays closed. The ranges of an open piece are one
-`RangeMap` of records. Two indexes avoid scans of the ranges: the AVAILABLE ranges and the acquisition locks. They are
-built when first used, and then updated with each change.
+A piece is *closed* while its ranges are encoded, and *open* once they are decoded. Queries over all pieces read only
+the summaries of the pieces, so a piece that a micro-batch does not use stays closed. An open piece has its ranges in a
+`RangeMap` of records. Two indexes avoid scans of the ranges: the AVAILABLE ranges and the acquisition locks. The
+indexes are built when first used, and then updated with each change.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import RecordState
 
-#: In the encoded ranges, the table row of offsets that are not in the window.
+#: In the encoded ranges, this record number marks offsets that are not in the window.
 _HOLE = -1
-#: In the encoded ranges, the member of a record that no member holds.
+#: In the encoded records, this member number means that no member holds the record.
 _NOBODY = -1
 #: A piece of up to this many ranges is not stored as a text, because encoding a text would cost more than it saves.
 _FEW_RANGES = 32
@@ -35,11 +35,11 @@ class PieceSummary(NamedTuple):
         first_offset: The lowest offset.
         last_offset: The highest offset.
         ranges: The number of ranges.
-        terminal_count: The number of terminal records.
+        terminal_count: The number of finished records (ACKNOWLEDGED or ARCHIVED).
         next_deadline_ms: The earliest lock deadline, or None if nothing is locked.
         available_count: The number of AVAILABLE records.
         first_available: The lowest AVAILABLE offset, or None if there is none.
-        most_delivered: The highest delivery count of the AVAILABLE records, or 0 if it is below 2.
+        most_delivered: The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once.
         members: The members that hold records, sorted.
     """
 
@@ -71,7 +71,7 @@ class PieceSummary(NamedTuple):
         )  # fmt: skip
 
 
-#: The ranges of a piece: a JSON-able list, or a one-line text.
+#: The encoded ranges of a piece: a JSON-able list, or a one-line text.
 Content: TypeAlias = list[Any] | str
 
 
@@ -83,14 +83,17 @@ class ClosedPiece(NamedTuple):
 
 
 class WindowPiece:
-    """Offset ranges with their `InFlightRecord`. The owner removes a piece that has become empty."""
+    """A piece: offset ranges with their `InFlightRecord`. The owner removes a piece that has become empty."""
 
     __slots__ = ("_available", "_closed", "_locks", "_records", "_terminal_count")
 
     def __init__(
         self, firsts: Sequence[int] = (), lasts: Sequence[int] = (), records: Sequence[InFlightRecord] = ()
     ) -> None:
-        """Create an open piece from parallel lists of first offsets, last offsets and records: sorted and fused."""
+        """Create an open piece from parallel lists of first offsets, last offsets and records.
+
+        The ranges must be sorted, and adjacent ranges must have different records.
+        """
         self._records: RangeMap[InFlightRecord] | None = RangeMap.from_columns(list(firsts), list(lasts), list(records))
         self._terminal_count = sum(
             last - first + 1
@@ -99,12 +102,12 @@ class WindowPiece:
         )
         self._available: AvailableRecords[InFlightRecord] | None = None
         self._locks: AcquisitionLocks | None = None
-        #: The closed form, while nothing has changed since it was made.
+        #: The encoded form, or None if the piece has changed since it was encoded.
         self._closed: ClosedPiece | None = None
 
     @classmethod
     def from_closed(cls, summary: PieceSummary, content: Content) -> WindowPiece:
-        """Return a closed piece with this summary and content. It is opened when its ranges are used."""
+        """Return a closed piece with this summary and content. Its ranges are decoded when they are first used."""
         piece = cls.__new__(cls)
         piece._records = piece._available = piece._locks = None
         piece._terminal_count, piece._closed = summary.terminal_count, ClosedPiece(summary, content)
@@ -154,13 +157,13 @@ class WindowPiece:
         return piece
 
     def split(self, ranges: int) -> Iterator[WindowPiece]:
-        """Yield the same ranges in pieces of `ranges` each."""
+        """Yield the same ranges in pieces of at most `ranges` ranges."""
         firsts, lasts, records = self._open().columns()
         for i in range(0, len(firsts), ranges):
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])
 
     def _remove_from_indexes(self, first: int, last: int) -> None:
-        """Remove first..last from the indexes and from the count of terminal records, but not from the ranges."""
+        """Remove first..last from the indexes and from the count of finished records, but not from the ranges."""
         records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):
             if old.state is ACQUIRED:
@@ -175,7 +178,7 @@ class WindowPiece:
     # -- ranges and indexes ----------------------------------------------------------------------------------------
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """Return the ranges in offset order, clipped to first..last where given."""
+        """Return the ranges within first..last, in offset order. None means no limit on that side."""
         return self._open().items(first, last)
 
     def reversed_items(self) -> Iterator[tuple[int, int, InFlightRecord]]:
@@ -221,7 +224,7 @@ class WindowPiece:
 
     @property
     def terminal_count(self) -> int:
-        """The number of terminal records."""
+        """The number of finished records (ACKNOWLEDGED or ARCHIVED)."""
         return self._terminal_count
 
     @property
@@ -246,7 +249,7 @@ class WindowPiece:
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of an AVAILABLE record, or 0 if it is below 2."""
+        """The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once."""
         return self._closed.summary.most_delivered if self._closed else self.available.most_delivered
 
     # -- open and closed -------------------------------------------------------------------------------------------
@@ -259,10 +262,10 @@ class WindowPiece:
 
 
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
-    """Return the ranges as [lengths, table rows, table of the distinct records].
+    """Encode the ranges as three lists: lengths, record numbers, and the distinct records.
 
-    Offsets are relative to the first one. A member that holds records is stored as its index in `summary.members`, and
-    a previous holder as its id.
+    There is one length and one record number for each range and each hole. Offsets are relative to the piece's first
+    offset. A member that holds records is stored as its index in `summary.members`, and a previous holder as its id.
     """
     base = summary.first_offset
     lengths: list[int] = []
@@ -291,7 +294,7 @@ def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[An
 
 
 def _text(content: list[Any]) -> str:
-    """Return the content as one line of text, which takes less than a byte per range if there are many small ranges."""
+    """Return the content as one line of compressed text. Many small ranges take less than a byte each."""
     return pack_text(to_json(content))
 
 
@@ -329,6 +332,6 @@ def _owner(record: InFlightRecord) -> tuple[str, int]:
 
 
 def _known(offset: int | None) -> int:
-    """Return `offset`, which is not None because a piece is never empty."""
+    """Return `offset`. It is never None, because a piece is never empty."""
     assert offset is not None
     return offset

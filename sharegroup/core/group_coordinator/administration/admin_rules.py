@@ -1,6 +1,6 @@
 """Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-For the same fault, Kafka uses other codes and messages here than for heartbeats (`heartbeat_rules`).
+For the same fault, Kafka's error codes and messages here differ from those for heartbeats (`heartbeat_rules`).
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
@@ -8,7 +8,7 @@ from sharegroup.errors import ErrorCode, RequestError
 
 
 def check_alterable(group: GroupMetadata) -> None:
-    """Check that the offsets of the group may be altered: it may be unknown, but must not have members.
+    """Check that the group has no members, so that its offsets may be altered. The group need not exist.
 
     Raises RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP if the group has members.
     """
@@ -17,7 +17,7 @@ def check_alterable(group: GroupMetadata) -> None:
 
 
 def check_deletable(group: GroupMetadata) -> None:
-    """Check that the group or its offsets may be deleted: it must exist and must not have members.
+    """Check that the group exists and has no members, so that the group or its offsets may be deleted.
 
     Raises RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND for an unknown or deleted group,
     NON_EMPTY_GROUP if the group has members.
@@ -27,7 +27,10 @@ def check_deletable(group: GroupMetadata) -> None:
 
 
 def check_existing(group: GroupMetadata) -> None:
-    """Raise RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND for an unknown or deleted group."""
+    """Check that the group exists.
+
+    Raises RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND for an unknown or deleted group.
+    """
     _check_group_id(group)
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")

@@ -1,4 +1,4 @@
-"""The deletion of offsets (DeleteShareGroupOffsets), of groups (DeleteGroups) and of deleted topics' state (KIP-932).
+"""Deletion of offsets (DeleteShareGroupOffsets), groups (DeleteGroups) and the state of deleted topics (KIP-932).
 
 The state of share-partitions is deleted in two steps:
 
@@ -8,9 +8,9 @@ The state of share-partitions is deleted in two steps:
 
 For clients, the deletion is complete after the first step. If the job stops before the second step, it finds the
 `deleting` row after its restart and repeats the second step. That is harmless, because an additional tombstone, or a
-notice for a removed row, changes nothing. If a member subscribes to the topic during the deletion, or an administrator
-alters its offsets, its share-partitions become `initializing` under the next epoch. This discards their old state too.
-The notice of the deletion then has no effect, because it contains the old epoch.
+notice for a removed row, changes nothing. During the deletion, a member may subscribe to the topic, or an administrator
+may alter its offsets. The topic's share-partitions then become `initializing` under the next epoch, which also discards
+their old state. The notice of the deletion then has no effect, because it contains the old epoch.
 
 A deleted group is dead immediately. Its row is removed together with the row of its last share-partition.
 
@@ -70,8 +70,8 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
     """Remove the rows of share-partitions whose tombstones are durable.
 
-    Each share-partition is (topic id, partition, state_epoch). Repeated notices change nothing, and neither do notices
-    for share-partitions that were initialized again since.
+    Each share-partition is (topic id, partition, state_epoch). A notice changes nothing if it is repeated, or if the
+    share-partition was initialized again since.
     """
     change = Change(group)
     for topic_id, partition, state_epoch in share_partitions:
@@ -86,7 +86,8 @@ def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, i
 def delete_topics(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
     """Begin the deletion of the share-partitions of deleted topics.
 
-    Members receive assignments without them with their next heartbeats. A repeated notice changes nothing.
+    The next heartbeat response of each member contains an assignment without these share-partitions. A repeated call
+    changes nothing.
     """
     change = Change(group)
     for topic_id in topic_ids:

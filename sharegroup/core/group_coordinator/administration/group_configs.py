@@ -1,11 +1,11 @@
-"""IncrementalAlterConfigs on a GROUP resource: the configs of one group, which need not exist yet.
+"""IncrementalAlterConfigs on a GROUP resource: changes of a group's configs. The group need not exist yet.
 
 A new value applies to every request that is sent after the response. Besides writing the config rows, this requires two
 steps:
 
 - Before the response is sent, each share-partition receives the effective config (`ConfigureGroup`) as a request.
-- A share-partition whose start offset share.auto.offset.reset has not determined yet is initialized again, under the
-  next epoch and with the new value in its row. The initialization with the previous value may already be under way.
+- A change of share.auto.offset.reset concerns share-partitions that are still being initialized with the old value.
+  They are initialized again, under the next epoch and with the new value in their rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the configs of the request, and remove those whose value is None: all of them or none.
 
-    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message then lists
-    all problems.
+    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message of
+    INVALID_CONFIG lists all problems.
     """
     if not group.group_id.strip():
         raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
@@ -74,7 +74,7 @@ def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: Group
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
     """Raise RequestError (INVALID_CONFIG) if the group's values would be invalid after `changes`.
 
-    The changes take precedence over values of earlier requests, and these over values of the job's configuration file.
+    The changes override the values of earlier requests. Values of requests override the job's configuration file.
     """
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()

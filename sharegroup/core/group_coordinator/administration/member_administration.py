@@ -7,8 +7,8 @@ static members without a running process before their sessions end, and runs the
 counts as not running if it has left for a restart, or has sent no heartbeat for the session timeout of dynamic members.
 
 The records of a removed member are released immediately. There is one exception: a gateway that received a session
-deadline of the member may respond to its acknowledgements until then. In this case the records stay locked until the
-locks expire. A running process of a removed member gets UNKNOWN_MEMBER_ID, and may join again.
+deadline of the member may respond to the member's acknowledgements until this deadline. In this case the records stay
+locked until the locks expire. A running process of a removed member gets UNKNOWN_MEMBER_ID, and may join again.
 """
 
 from collections.abc import Iterable
@@ -38,8 +38,8 @@ def invoke_consumer_rebalance(
 ) -> CoordinatorResult:
     """Remove the static members without a running process, and run the assignor immediately.
 
-    `append_ms` is the append time of the request. All heartbeats that were appended before have been processed. Raises
-    RequestError: INVALID_REQUEST for a group without members, or the errors of `check_existing`.
+    `append_ms` is the append time of the request. All heartbeats that were appended before that time have been
+    processed. Raises RequestError: INVALID_REQUEST for a group without members, or the errors of `check_existing`.
     """
     check_existing(group)
     if not group.members:
@@ -54,8 +54,8 @@ def invoke_consumer_rebalance(
 def remove_members(group: GroupMetadata, request: RemoveMembersRequest, now_ms: int) -> CoordinatorResult:
     """Remove the members that the request names by member id or group instance id.
 
-    The response has a result for each of them. Raises RequestError: INVALID_REQUEST if the request names no member, or
-    the errors of `check_existing`.
+    The response has a result for each named member. Raises RequestError: INVALID_REQUEST if the request names no
+    member, or the errors of `check_existing`.
     """
     check_existing(group)
     if not request.members:
@@ -80,7 +80,7 @@ def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: in
 
 
 def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
-    """Return the id of the member that `identity` names, and its entry in the response.
+    """Return the id of the member that `identity` names, and the member's entry in the response.
 
     If there is no such member, the id is "" and the entry has an error code.
     """

@@ -1,7 +1,8 @@
 """AlterShareGroupOffsets (KIP-932): set the start offsets of share-partitions in an empty group.
 
-An altered share-partition becomes `initializing` under the next group epoch. Its new start offset is in force when that
-row is durable. If the share-partition is loaded later, its durable state has a lower epoch and is replaced.
+An altered share-partition becomes `initializing` under the next group epoch. Its new start offset is in force when its
+row in `share_partitions` is durable. If the share-partition is loaded later, its old durable state is replaced, because
+that state has a lower epoch.
 
 If a topic was deleted and created again, the request refers to the new topic. The state of the previous topic is
 therefore deleted. A heartbeat is different, because it may contain old metadata (`discovery`).
@@ -21,7 +22,7 @@ from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse,
 
 
 def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
-    """Set the valid offsets of the request, and create the group if it is unknown.
+    """Set the valid offsets of the request, and create the group if it does not exist.
 
     The response has a result for each share-partition. Raises RequestError for a group that `check_alterable` rejects.
     """
@@ -68,7 +69,7 @@ def _initializing(
 def _deleting(
     group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
-    """Yield the records that delete the state of earlier topics with the names of the altered ones."""
+    """Yield the records that delete the state of earlier topics which had the same names as the altered topics."""
     topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
         if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:

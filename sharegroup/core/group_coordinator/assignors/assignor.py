@@ -1,10 +1,10 @@
-"""The interface of assignors: its types are named as in Kafka's package `coordinator.group.api.assignor`."""
+"""The interface of assignors. The types are named as in Kafka's package `coordinator.group.api.assignor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-#: The ascending partitions of a member, by topic id.
+#: A member's partitions in ascending order, by topic id.
 MemberAssignment = Mapping[str, tuple[int, ...]]
 #: The assignment of every member of the group, by member id.
 GroupAssignment = Mapping[str, MemberAssignment]

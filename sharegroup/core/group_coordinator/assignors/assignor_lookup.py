@@ -41,7 +41,10 @@ class AssignorClass:
         self._name, self._assignor = name, assignor
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Return the assignment of the user's class, without partitions that are not assignable or not subscribed."""
+        """Return the assignment of the user's class.
+
+        Partitions that are not assignable, or whose topic the member does not subscribe to, are left out.
+        """
         try:
             given = self._assignor.assign(group, topics)
             return {

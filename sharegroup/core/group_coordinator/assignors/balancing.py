@@ -1,8 +1,8 @@
-"""Balanced assignment of partitions to members that may all read all of them, with as few moves as possible.
+"""Balanced assignment of partitions to members with as few moves as possible. Each member may read each partition.
 
 With M members and P partitions, each partition should have s = ceil(M / P) members, so that no member is idle. This
-number is the *sharing*. The total is s * P assignments. Each member should have s * P / M of them, its *quota*, rounded
-up for some members and down for others.
+number is the *sharing*. The total is s * P assignments. A member's *quota* is s * P / M, rounded up for some members
+and down for others.
 
     1. partitions that are no longer assignable are removed from their members
     2. a member above its quota loses partitions, first those with the most other members
@@ -11,8 +11,8 @@ up for some members and down for others.
        no other member can take it; a few partitions may then have fewer members, as in Kafka
 
 Kafka gives the larger quotas to members in the order of its hash maps. Here the members with the most partitions get
-them. While the sharing stays the same, a joining member takes no more than its quota from the others, and a leaving
-member causes no moves among the others. All orders are by ids and numbers, so the result is deterministic.
+the larger quotas. While the sharing stays the same, a joining member takes no more than its quota from the others, and
+a leaving member causes no moves among the others. All orders are by ids and numbers, so the result is deterministic.
 """
 
 from collections import deque
@@ -70,7 +70,7 @@ class _Balancing:
                     self._revoke(partition, member_id)
 
     def revoke_overshared(self) -> None:
-        """Remove members from partitions that have more members than the sharing (step 3)."""
+        """Remove members from partitions that have more members than each partition should have (step 3)."""
         for partition, holders in self._holders.items():
             if len(holders) > self._sharing:
                 for member_id in sorted(holders)[self._sharing :]:

@@ -33,7 +33,8 @@ def _topic_by_topic(
 ) -> dict[str, list[TopicPartition]]:
     """Return the partitions of each member, with each topic balanced separately among its subscribers.
 
-    Of members that are equal for a topic, those with fewer partitions of the previous topics are preferred.
+    If members have equally many partitions of a topic, those with fewer partitions of the previous topics are
+    preferred.
     """
     subscribers: dict[str, list[str]] = {}
     for member_id in current:

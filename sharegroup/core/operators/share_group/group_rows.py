@@ -15,12 +15,12 @@ from sharegroup.core.group_coordinator.records import (
 from sharegroup.types import LAST_ALTERED, ConfigSource
 
 _DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
-#: A field of a row that deletes the table row with the same key.
+#: A row with this field deletes the table row with the same key.
 _DELETED = "_deleted"
 
 
 def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
-    """Return the name of the record's table, and the record as a row of it."""
+    """Return the name of the record's table, and the record as a row of this table."""
     if isinstance(record, ShareGroupConfigRecord):
         row = {**record._asdict(), "config_source": _DYNAMIC}
         return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
@@ -47,7 +47,7 @@ def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
 
 
 def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
-    """Return the records of a group's table rows, the inverse of `table_row`.
+    """Return the records that a group's table rows contain. This is the inverse of `table_row`.
 
     `tables` has the rows by table name. Config rows whose source is not DYNAMIC_GROUP_CONFIG have no record.
     """

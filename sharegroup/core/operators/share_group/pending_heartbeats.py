@@ -42,7 +42,7 @@ class PendingHeartbeats:
         return None if parked is None else parked.value
 
     def pop_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
-        """Remove and return the heartbeats that have waited long enough, or whose member does not have to wait.
+        """Remove and return the heartbeats that have waited long enough, or whose members need not wait any longer.
 
         `waits` returns whether a member still has to wait.
         """
@@ -53,5 +53,5 @@ class PendingHeartbeats:
         return [request for request in requests if isinstance(request, HeartbeatRequest)]
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest time at which a heartbeat will have waited long enough, or None if none is pending."""
+        """Return the earliest time at which a pending heartbeat must get its response, or None if none is pending."""
         return min((parked.until_ms for parked in self._parked.values()), default=None)

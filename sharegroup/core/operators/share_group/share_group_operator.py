@@ -1,8 +1,8 @@
 """The operator of the group_coordinator query: one share group.
 
-It is restored from its state (one JSON text), processes the rows of a micro-batch in order, and is dumped again.
-Sessions expire only at ticks. All heartbeats that were appended before the time of a tick have been read by then, so no
-session expires only because the job is slow.
+The operator is restored from its state (one JSON text), processes the rows of a micro-batch in order, and is dumped
+again. Sessions expire only at ticks. All heartbeats that were appended before the time of a tick have been read by
+then, so no session expires only because the job is slow.
 
 A member that leaves can join again in the next micro-batch at the earliest. The reason is that the request rows of a
 batch are sent again after a failure of the job. If the row that releases the member's records were sent again after the
@@ -195,8 +195,8 @@ class ShareGroupOperator:
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
         """Apply the changes of a request that was appended at `append_ms`, and send the resulting requests.
 
-        Requests that change configs contain `append_ms`. Share-partitions order them by it, because a job that was
-        replaced may send such a request late.
+        Requests that change configs contain `append_ms`. Share-partitions ignore such a request if they have applied a
+        later change, because a job that was replaced may send it late.
         """
         self._group.apply(result)
         for record in result.records:
@@ -226,7 +226,7 @@ class ShareGroupOperator:
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
-    """Yield a request for each share-partition. Equal releases yield requests with equal ids."""
+    """Yield a request for each share-partition. The ids depend only on the member and its epoch."""
     id_ = f"release-{release.member_id}-{release.member_epoch}"
     for share_partition in _share_partitions(release):
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)

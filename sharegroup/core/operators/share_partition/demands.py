@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Time in ms after the deadline of a fetch at which its requester no longer waits (Kafka's request.timeout.ms).
+#: The requester of a fetch stops waiting this time in ms after the fetch's deadline (Kafka's request.timeout.ms).
 REQUEST_TIMEOUT_MS = 30_000
 
 
@@ -40,7 +40,7 @@ class Demand(NamedTuple):
     member_epoch: int = -1
 
     def is_abandoned(self, now_ms: int) -> bool:
-        """Return whether the requester no longer waits. Records that it got would stay locked without being read."""
+        """Return whether the requester no longer waits, so that records acquired for it would stay locked unread."""
         return self.deadline_ms + REQUEST_TIMEOUT_MS < now_ms
 
 
@@ -51,28 +51,28 @@ class Demands:
         self._demands = {int(p): [Demand(*demand) for demand in demands] for p, demands in dumped.items()}
 
     def dump(self) -> dict[str, list[Demand]]:
-        """Return the demands as JSON-able values for the constructor."""
+        """Return the waiting fetches as JSON-able values for the constructor."""
         return {str(partition): demands for partition, demands in self._demands.items() if demands}
 
     def __iter__(self) -> Iterator[Demand]:
         return (demand for demands in self._demands.values() for demand in demands)
 
     def partitions(self) -> list[int]:
-        """Return the partitions that have demands, ascending."""
+        """Return the partitions at which fetches wait, ascending."""
         return sorted(partition for partition, demands in self._demands.items() if demands)
 
     def get(self, partition: int) -> tuple[Demand, ...]:
-        """Return the demands of a share-partition."""
+        """Return the fetches that wait at a share-partition."""
         return tuple(self._demands.get(partition, ()))
 
     def replace(self, partition: int, demands: Sequence[Demand]) -> None:
-        """Replace the demands of a share-partition."""
+        """Replace the fetches that wait at a share-partition."""
         self._demands[partition] = list(demands)
 
     def add(self, partition: int, demand: Demand) -> tuple[Demand, ...]:
-        """Add a demand. It replaces the member's previous one, which is returned.
+        """Add a waiting fetch, and return the member's previous fetch, which it replaces. The result may be empty.
 
-        Adding a demand that is already present, because its row was produced twice, changes nothing.
+        Adding a fetch that already waits, because its row was produced twice, changes nothing.
         """
         if any(old[:3] == demand[:3] for old in self.get(partition)):
             return ()
@@ -82,13 +82,16 @@ class Demands:
         return replaced
 
     def remove_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
-        """Remove and return the demands of a member."""
+        """Remove and return the waiting fetches of a member."""
         standing = self.get(partition)
         self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
         return tuple(demand for demand in standing if demand.member_id == member_id)
 
     def remove_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
-        """Remove and return the demands that a member's processes other than `incarnation_id` have sent."""
+        """Remove and return the waiting fetches that other processes of the member than `incarnation_id` have sent.
+
+        Fetches without an incarnation id are not removed.
+        """
         fenced = tuple(
             demand
             for demand in self.get(partition)
@@ -98,5 +101,5 @@ class Demands:
         return fenced
 
     def remove_partition(self, partition: int) -> tuple[Demand, ...]:
-        """Remove and return all demands of a share-partition."""
+        """Remove and return all fetches that wait at a share-partition."""
         return tuple(self._demands.pop(partition, ()))

@@ -1,4 +1,4 @@
-"""The epochs of members that left their group, which are kept to reject late requests of their old sessions."""
+"""The epochs of members that left their group. They are kept to reject late requests of the members' old sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEVER = (-1, 0)
 
 
 class DepartedMembers:
-    """The highest epoch with which each member left, and the time, by share-partition and member.
+    """The highest epoch with which each member left, and when it left, by share-partition and member.
 
     At most `MAX_DEPARTED` entries are stored. Each is kept for `DEPARTED_MS`.
     """
@@ -28,7 +28,7 @@ class DepartedMembers:
         return bool(self._entries)
 
     def has_left(self, partition: int, member_id: str, member_epoch: int) -> bool:
-        """Return whether the member left with this epoch or a later one. False if the epoch is unknown (-1)."""
+        """Return whether the member left with this epoch or a later one. False if `member_epoch` is -1 (unknown)."""
         return 0 <= member_epoch <= self._entries.get(_key(partition, member_id), _NEVER)[0]
 
     def add(self, partition: int, member_id: str, member_epoch: int, left_ms: int) -> None:

@@ -48,8 +48,8 @@ def _wanted(
 ) -> Iterator[WantedNotice]:
     """Yield a notice to each gateway whose members hold records while members of other gateways wait.
 
-    A gateway cannot detect this itself. If a waiting member cannot use reservations, gateways that have reserved
-    offsets also get the notice.
+    A gateway cannot detect by itself that members of other gateways wait. If a waiting member cannot use reservations,
+    gateways that have reserved offsets also get the notice.
     """
     if waiting:
         requesters = {demand.reply_to for demand in waiting}

@@ -1,4 +1,4 @@
-"""Incarnations: the process that currently acts as each member. Requests of its earlier processes are rejected."""
+"""Incarnations: for each member, its current process. Requests of the member's earlier processes are rejected."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_INCARNATIONS = 1_000
 class _Entry(NamedTuple):
     """The process that joined last as a member, and the time of its join.
 
-    `read` has the (process, time of join) of the newest `fence_member` row, by partition of the request topic from
-    which it was read. The row is appended to each partition, and may be read from some partitions later than from
-    others.
+    A `fence_member` row reports a join. It is appended to every partition of the request topic, and may be read from
+    some partitions later than from others. For each partition, `read` has the (process, time of join) in the newest of
+    these rows that was read.
     """
 
     incarnation_id: str
@@ -22,7 +22,7 @@ class _Entry(NamedTuple):
 
 
 class Incarnations:
-    """The process that joined last as each member, and the time, for each share-partition of a shard.
+    """The process that joined last as each member, and the time of its join, for each share-partition of a shard.
 
     A member has an entry only if its process has replaced another one. An entry that is loaded from the tables applies
     to all share-partitions of the shard (partition None).
@@ -49,7 +49,7 @@ class Incarnations:
         joined_ms: int,
         request_partition: int | None = None,
     ) -> bool:
-        """Record that the process joined as the member at `joined_ms`, and return False if a later join is known.
+        """Record that a process joined as the member at `joined_ms`. Return False if a later join is already known.
 
         `request_partition` is the partition of the request topic from which the `fence_member` row was read, or None
         for an entry that is loaded from the tables.
@@ -73,9 +73,9 @@ class Incarnations:
     ) -> bool:
         """Return whether another process was the member when the request was appended.
 
-        False for a request without an incarnation id. In each partition of the request topic, the `fence_member` row
-        precedes the requests that it fences. If the join is known only from another partition or from the tables, the
-        requests that were appended at or after its time are fenced.
+        The result is False for a request without an incarnation id. In each partition of the request topic, the
+        `fence_member` row precedes the requests that it fences. The join may also be known only from another partition
+        or from the tables. The requests that were appended at or after the join are then fenced.
         """
         entry, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
         known = None if entry is None else entry.read.get(request_partition)

@@ -1,4 +1,4 @@
-"""A share-partition during a micro-batch: its window, the header of its durable state, and the changes of the batch."""
+"""A share-partition during a micro-batch: its records in flight, the header of its durable state, and its changes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from sharegroup.types import (
 class DumpedPartition(NamedTuple):
     """A share-partition as it is stored between two micro-batches.
 
-    `values` is JSON-able. `texts` are the large pieces of the window, one line each. They are not part of the JSON,
-    because a micro-batch does not read most of them.
+    `values` is JSON-able. `texts` are the large pieces of the window, one line each. The texts are not part of the
+    JSON, because a micro-batch does not read most of them.
     """
 
     values: list[Any]
@@ -39,7 +39,7 @@ class DumpedPartition(NamedTuple):
 
     @classmethod
     def from_lines(cls, values: list[Any], lines: Iterator[str]) -> DumpedPartition:
-        """Return the dumped partition with these values, and take its texts from `lines`."""
+        """Return the dumped partition with these values. Its texts are the next lines of `lines`."""
         pieces = values[2][-1]
         return cls(values, [next(lines) for piece in pieces if piece[-1] is None])
 
@@ -48,7 +48,7 @@ class ManagedPartition:
     """A share-partition that this job manages, during one micro-batch.
 
     Attributes:
-        window: The share-partition machine.
+        window: The state machine, which has the records in flight.
         header: The header of the durable state, which `make_record` updates at the end of the batch.
         log: The offsets of the log, or None until the source has read them. Until then, records in flight can be
             acknowledged, but none can be acquired.
@@ -66,7 +66,11 @@ class ManagedPartition:
 
     @classmethod
     def load(cls, load: dict[str, Any], now_ms: int) -> ManagedPartition:
-        """Return the partition of a `load` row, with its state from the table, or else with its start offset."""
+        """Return the share-partition that a `load` row describes.
+
+        If the durable state in the row is current, the share-partition has this state. Otherwise it begins at the start
+        offset in the row, without records in flight.
+        """
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
         if header is not None and header.state_epoch >= load["state_epoch"]:
             batches = [_state_batch(batch) for batch in load["batches"]]
@@ -79,7 +83,7 @@ class ManagedPartition:
     def _initialized(
         header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
     ) -> ShareGroupOffsetHeader:
-        """Return the header with which `make_record` writes the initial snapshot, at the end of the batch."""
+        """Return the header from which `make_record` makes the initial snapshot at the end of the batch."""
         key = SharePartitionKey("", "", "", load["partition"])
         record = initial_record(key, header, load["state_epoch"], load["start_offset"])
         after = (
@@ -90,7 +94,7 @@ class ManagedPartition:
         return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
 
     def reset(self, load: dict[str, Any], now_ms: int, cause: Cause = Cause.RESET) -> None:
-        """Start again at another offset and discard all record states, after an offset reset or for a new log."""
+        """Start again at the offset in `load` and discard all record states, after an offset reset or for a new log."""
         self._replay(self.window.reset(load["start_offset"], cause))
         self.header = self._initialized(self.header, load, now_ms)
         self._must_snapshot = True
@@ -104,8 +108,8 @@ class ManagedPartition:
     def is_of_another_topic(self, log: PartitionLog) -> bool:
         """Return whether the topic was deleted and created again, because the log ends below delivered offsets.
 
-        With topic ids, this check is not needed and returns False. It also returns False for a share-partition that
-        starts in this batch, because its start offset is given.
+        If the broker assigns topic ids, this check is not needed and returns False. It also returns False if the
+        share-partition starts in this batch, because a given start offset may be above the end of the log.
         """
         has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
         is_below = log.log_end_offset < self.window.delivered_end_offset
@@ -116,7 +120,7 @@ class ManagedPartition:
         return self.log is not None and log.has_topic_id and 0 <= log.leader_epoch < self.log.leader_epoch
 
     def find_election_cut(self, log: PartitionLog) -> OffsetRange | None:
-        """Return the delivered offsets that an unclean leader election removed from the log, or None.
+        """Return the delivered offsets that an unclean leader election removed from the log, or None if there are none.
 
         The new leader assigns these offsets to other records. As in Kafka, finished offsets stay finished, because an
         acknowledgement contains only the offset and cannot distinguish the two records.
@@ -133,7 +137,8 @@ class ManagedPartition:
     def move_log(self, log: PartitionLog, config: PartitionConfig) -> None:
         """Set the start and end of the log.
 
-        With read_committed, the end is the last stable offset. While it is unknown, no new records can be acquired.
+        With read_committed, the end is the last stable offset. While that offset is unknown, no new records can be
+        acquired.
         """
         self.log = log
         end_offset = log.log_end_offset
@@ -145,7 +150,7 @@ class ManagedPartition:
     def acquire(
         self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
-        """Acquire up to `max_records` for a member and return the ranges."""
+        """Acquire up to `max_records` records for a member, and return the acquired ranges."""
         return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
 
     def acknowledge(
@@ -156,7 +161,7 @@ class ManagedPartition:
         Records below the start offset are skipped, because they are already finished. A request that contains such
         records is rejected if it was appended after its lock deadline, because another member may have finished them.
 
-        Raises RequestError in this case, and in those of `SharePartition.acknowledge`.
+        Raises RequestError in this case, and in the cases that `SharePartition.acknowledge` lists.
         """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
         is_late = 0 <= request.lock_deadline_ms < append_ms
@@ -166,9 +171,9 @@ class ManagedPartition:
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def check_not_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
-        """Raise RequestError if the acknowledgement was appended after a lock deadline of its records.
+        """Raise RequestError if the lock of one of the records had expired when the acknowledgement was appended.
 
-        The check is needed because the lock itself stays until the next tick.
+        The check is needed because a tick ends expired locks, and the next tick may come later.
         """
         if self.window.is_due(append_ms) and any(
             self.window.has_lock_before(append_ms, batch) for batch in request.batches
@@ -196,7 +201,10 @@ class ManagedPartition:
         self._replay(self.window.release_member(member_id, config))
 
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> None:
-        """Reserve offsets for a gateway, so that it holds at least `records`, unless records can be acquired."""
+        """Reserve offsets until `reserver` (a gateway in one reservation epoch) holds at least `records` of them.
+
+        Nothing is reserved while records can be acquired.
+        """
         self._replay(self.window.reserve(reserver, records, config))
 
     def assign(self, request: AssignRequest, append_ms: int) -> None:
@@ -212,7 +220,7 @@ class ManagedPartition:
         self._replay(self.window.release(ranges, config))
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> None:
-        """End the reservation of `ranges`, or all reservations of `reserver` (None)."""
+        """End the reservation of `ranges`. If `ranges` is None, all reservations of `reserver` end."""
         self._replay(self.window.unreserve(reserver, ranges))
 
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
@@ -243,13 +251,13 @@ class ManagedPartition:
     # -- the durable record ----------------------------------------------------------------------------------------
 
     def request_cold_snapshot(self, now_ms: int, rules: SnapshotRules) -> None:
-        """Request a snapshot if the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
+        """Make `make_record` write a snapshot if a cold snapshot is due (`ShareGroupOffsetHeader.snapshot_due_ms`)."""
         self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
 
     def make_record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
-        """Return the changes of the batch as a row of `share_group_state`, or None if there are none.
+        """Return the changes of the batch as a row of `share_group_state`, or None if no row is needed.
 
-        The header then describes the state after this row.
+        Afterwards, `header` describes the state after this row.
         """
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
@@ -272,8 +280,8 @@ class ManagedPartition:
     def _changed_batches(self) -> list[StateBatch]:
         """Return the offsets that this batch changed, with their final state.
 
-        Offsets that are no longer in flight are left out: those below the start offset, and those whose reservation has
-        ended at the end of the window.
+        Offsets that are no longer in flight are left out. They are below the start offset, or at the end of the window
+        after their reservation ended.
         """
         ranges: list[OffsetRange] = []
         for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
@@ -284,7 +292,7 @@ class ManagedPartition:
         return self.window.state_batches_in(ranges)
 
     def window_sizes(self, key: SharePartitionKey) -> WindowSizes:
-        """Return the sizes of the window, for metrics, without reserved offsets that the log has not reached."""
+        """Return the sizes of the window for metrics. Reserved offsets after the end of the log do not count."""
         window = self.window
         end_offset = window.end_offset
         if end_offset > window.log_end_offset and window.reservers():

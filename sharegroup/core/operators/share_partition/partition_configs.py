@@ -1,8 +1,9 @@
 """The group's config in each share-partition of a shard, and the configs for snapshots.
 
 The source reads the config of the whole shard from the tables. A later change arrives as a `configure` request for each
-share-partition, in order with its other requests. Therefore the new config applies to every request that is appended
-after the response to the change. For a short time, two share-partitions of a shard may have different configs.
+share-partition, and is processed in order with the other requests. Therefore the new config applies to every request
+that is appended after the response to the change. For a short time, two share-partitions of a shard may have different
+configs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class PartitionConfig(NamedTuple):
     """The configs of a share-partition.
 
     Attributes:
-        machine: The configs of the share-partition machine.
+        machine: The configs of the state machine (`SharePartition`).
         read_committed: Whether records at or above the last stable offset must not be acquired.
         starts_at_end: Whether a new log is read from its end, because share.auto.offset.reset is latest.
     """
@@ -73,7 +74,8 @@ _DEFAULTS = GroupConfig.from_json({})
 class PartitionConfigs:
     """The configs of a shard, and the configs of single share-partitions that differ from them.
 
-    Both have the time of the newest change. It is needed because a job that was paused may send an older change later.
+    For the shard and for each share-partition, the time of the newest change is stored. It is needed because a job that
+    was paused may send an older change later.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:
@@ -96,10 +98,10 @@ class PartitionConfigs:
         return self._own.get(partition, self._shards)
 
     def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
-        """Set the configs of all share-partitions to those that the source has read from the tables.
+        """Set the configs of all share-partitions to `config`, which the source has read from the tables.
 
-        They contain all changes up to `altered_ms`. A shard that has lost its state can therefore also ignore older
-        changes that arrive later.
+        `config` contains all changes up to `altered_ms`. Therefore a shard that has lost its state can also ignore
+        older changes that arrive later.
         """
         self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()
@@ -123,7 +125,8 @@ class PartitionConfigs:
 class SnapshotRules(NamedTuple):
     """The job's configs share.coordinator.*, which determine when a snapshot record is written instead of an update.
 
-    `cold_snapshot_interval_ms` is the age in ms at which a snapshot with later updates is replaced.
+    At most `updates_per_snapshot` updates follow a snapshot. `cold_snapshot_interval_ms` is the age in ms at which a
+    snapshot with later updates is replaced.
     """
 
     updates_per_snapshot: int = 500

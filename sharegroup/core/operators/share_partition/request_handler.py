@@ -51,8 +51,8 @@ class RequestHandler:
     def handle(self, row: RequestRow) -> tuple[Responses, str | None]:
         """Process a row and return (responses, problem).
 
-        The responses include those to waiting fetches that this request ends. `problem` is the reason why an invalid
-        row is recorded in the job's tables, or None.
+        If the request ends waiting fetches, `responses` includes the responses to these fetches. `problem` is the
+        reason why an invalid row is recorded in the job's tables, or None.
         """
         try:
             request = decode_share_partition_request(row.value)
@@ -67,7 +67,7 @@ class RequestHandler:
             return (rejection(request, error),), None if request.reply_to else str(error)
 
     def _check_keys(self, request: SharePartitionRequest) -> None:
-        """Raise RequestError if the request contains another group or topic than its key.
+        """Raise RequestError if the group or topic in the request differs from that in the row's key.
 
         This can happen if an id contains tabs, which separate the parts of a key.
         """
@@ -111,7 +111,7 @@ class RequestHandler:
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
     def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
-        """Raise RequestError if another process had replaced the sender as the member (KIP-345)."""
+        """Raise RequestError if another process had replaced the sender of the request as the member (KIP-345)."""
         if self._is_fenced(row, request):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
@@ -135,7 +135,7 @@ class RequestHandler:
     def _add_pending(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
         """Keep a request for a share-partition that is not loaded yet.
 
-        Raises RequestError if the topic was deleted, if the request has waited too long, or if too many are waiting.
+        Raises RequestError if the topic was deleted, if the request has waited too long, or if too many requests wait.
         """
         state = self._state
         if state.deleted_ms is not None:
@@ -177,8 +177,8 @@ class RequestHandler:
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
         """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway.
 
-        The gateway has already sent the records. If the member had left before, the records are released immediately,
-        and the delivery counts.
+        The gateway has already sent the records. If the member had left before the assignment, the records are released
+        immediately. They keep the increased delivery count.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -192,7 +192,7 @@ class RequestHandler:
             )
 
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
-        """Add a waiting fetch. It replaces the member's previous one, which gets an empty response."""
+        """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response."""
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, managed)
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
@@ -204,7 +204,7 @@ class RequestHandler:
         return [self._state.demand_response(request.partition, old) for old in replaced]
 
     def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
-        """Release the member's records because the fetch opens a new session, and return whether there were any.
+        """Release the member's records, because the fetch opens a new session. Return whether the member held records.
 
         The fetch then acquires these records again. Nothing is released if the row is repeated.
         """
@@ -220,7 +220,8 @@ class RequestHandler:
     def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: ManagedPartition) -> Responses:
         """Release the records of a member that left or whose session ended.
 
-        Nothing is released if the row is repeated, or if the member has joined again since.
+        Nothing is released if the row is repeated, if the member has joined again since, or if another gateway still
+        has a session with the member.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)

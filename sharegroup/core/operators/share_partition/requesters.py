@@ -1,15 +1,15 @@
 """The gateways through which members acquired records, and requests for share-partitions that are not loaded yet.
 
 A *requester* is a gateway, identified by its `reply_to`. A member can use several gateways, one after the other. The
-job stores them for two reasons:
+job stores a member's requesters for two reasons:
 
 - An earlier gateway may report late that its session with the member has ended, for example when it detects a dead
   connection. Records that the member has acquired through another gateway by then must stay acquired.
 - A gateway can detect that its own members wait for records, but not that members of other gateways wait. The job
-  therefore notifies it.
+  therefore notifies the gateway.
 
-A request may arrive before its share-partition is loaded, because the two queries are not synchronised. A member may
-receive its assignment before the state of the share-partition has been read.
+A request may arrive before its share-partition is loaded. The two streaming queries are not synchronised, so a member
+may receive its assignment before the state of the share-partition has been read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from typing import Any, NamedTuple
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
 
-#: The minimum time in ms between two notices about waiting members to the requesters of a share-partition.
+#: The minimum time in ms between two notices to a share-partition's requesters that members wait for records.
 NOTIFY_INTERVAL_MS = 500
 
 
 class Requesters:
-    """The requesters of the members of each share-partition, and the time at which they were last notified.
+    """The requesters of each member, by share-partition, and the time at which they were last notified.
 
-    For each member, the `reply_to` of each fetch that got records is stored, with the time of its newest fetch. Entries
-    are removed when the member's records are released. If fetches contain a member epoch, the newest one is stored too.
+    For each member, the requesters whose fetches got records are stored, with the time of the newest of these fetches.
+    Entries are removed when the member's records are released. If the fetches contain a member epoch, the newest epoch
+    is stored too.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -39,7 +40,7 @@ class Requesters:
         self._epochs: dict[int, dict[str, int]] = {int(p): dict(*entry[2:]) for p, entry in dumped.items()}
 
     def dump(self) -> dict[str, tuple[dict[str, dict[str, int]], int, dict[str, int]]]:
-        """Return the requesters as JSON-able values for the constructor."""
+        """Return the entries as JSON-able values for the constructor."""
         parts: tuple[Mapping[int, object], ...] = self._members, self._notified_ms, self._epochs
         known = {p for part in parts for p, value in part.items() if value}
         return {
@@ -62,14 +63,14 @@ class Requesters:
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
 
     def end_session(self, partition: int, member_id: str, requester: str, append_ms: int) -> bool:
-        """End the requester's session with the member ("": all sessions), and return whether no session is left.
+        """End a requester's session with the member, and return whether the member has no session left.
 
-        Records that the member acquired through two requesters cannot be distinguished. If another session is left,
-        the records of the ended session therefore stay acquired until their locks expire or the other session ends.
+        If `requester` is "", all sessions end. Records that the member acquired through two requesters cannot be
+        distinguished. If another session is left, the records of the ended session therefore stay acquired until their
+        locks expire or the other session ends.
 
-        The end is ignored if a fetch of the requester that was appended after `append_ms` got records. Such a fetch
-        belongs to a later session. The end of the earlier session was then read late, from another partition of the
-        request topic.
+        The end is ignored if a fetch that the requester appended after `append_ms` got records. Such a fetch belongs to
+        a later session. The end of the earlier session was then read late, from another partition of the request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):
@@ -89,10 +90,10 @@ class Requesters:
         return 0 <= opened_ms <= max(times.values(), default=-1)
 
     def has_acquired_after(self, partition: int, member_id: str, member_epoch: int) -> bool:
-        """Return whether the member has acquired records with a higher epoch, so that it has joined again.
+        """Return whether the member has acquired records with a higher epoch, because it has joined again.
 
         A request to release the member with `member_epoch` was then read late, from another partition of the request
-        topic. False if the epoch is unknown (-1).
+        topic. The result is False if `member_epoch` is -1 (unknown).
         """
         return 0 <= member_epoch < self._epochs.get(partition, {}).get(member_id, -1)
 
@@ -104,10 +105,10 @@ class Requesters:
         now_ms: int,
         reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the requesters to notify that members of the requesters `waiting` wait for records.
+        """Return the requesters that must be notified because members of the requesters `waiting` wait for records.
 
-        These are `reservers` and the requesters whose members hold records (`holds`), without those in `waiting`. The
-        result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
+        These are the gateways `reservers` and all requesters of members for which `holds` is true, except those in
+        `waiting`. The result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
@@ -137,7 +138,7 @@ class Requesters:
 #: longer than its MaxWaitMs.
 PENDING_MS = 10_000
 
-#: Maximum number of pending rows of a key. Further ones are rejected, so that invalid requests cannot fill the state.
+#: Maximum number of pending rows of a key. Further rows are rejected, so that invalid requests cannot fill the state.
 MAX_PENDING = 1_000
 
 

@@ -19,7 +19,7 @@ from sharegroup.types import AcquiredRange
 
 #: Time in ms after which a gateway that got no reservation may send another request.
 RETRY_MS = 250
-#: The same if the topic has no topic id, or if a waiting member cannot use reservations.
+#: This time replaces `RETRY_MS` if the topic has no topic id, or if a waiting member cannot use reservations.
 RETRY_DENIED_MS = 5_000
 
 
@@ -28,7 +28,8 @@ def serve_reserves(
 ) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses.
 
-    The lease of each gateway that holds reserved offsets is extended by the duration in its request.
+    If the gateway of a request then holds reserved offsets, its lease lasts until at least `lease_ms` after the time of
+    this batch.
     """
     managed = state.get(partition)
     if managed is None:
@@ -58,9 +59,9 @@ def are_next_records_reserved(state: ShardState, partition: int) -> bool:
 
 
 def _begin_epoch(managed: ManagedPartition, request: ReserveRequest) -> bool:
-    """End the gateway's reservations of earlier epochs.
+    """End the gateway's reservations of earlier epochs than the request's. Return False if the request is outdated.
 
-    Returns False, and ends none, if the gateway has reservations of a later epoch than the request.
+    The request is outdated if the gateway has reservations of a later epoch. No reservation ends then.
     """
     own = reserver_id(request.reply_to, request.reservation_epoch)
     others = [found for found in managed.window.reservers() if requester_of(found) == request.reply_to and found != own]
@@ -82,7 +83,7 @@ def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveReque
 def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
     """Return after how many ms the gateway may request again.
 
-    The time is short if only available records or the limit on record locks prevent the reservation.
+    The time is longer if the topic has no topic id, or if a waiting member cannot use reservations.
     """
     is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
     return RETRY_MS if is_able else RETRY_DENIED_MS

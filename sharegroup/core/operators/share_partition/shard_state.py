@@ -28,11 +28,12 @@ DELETED_MS = 600_000
 
 
 class ShardState:
-    """The state of a shard. The constructor restores it from the text of `dump`, or creates an empty one (None).
+    """The state of a shard, that is, of several share-partitions of one topic in one group.
 
-    `topic` is the name of the topic. `deleted_ms` is the time at which the topic was deleted, or None. `now_ms` and
-    `earliest_ms` are the times of the current batch (`share_partition_operator`). The constructor raises ValueError if
-    the text has another format version.
+    The constructor restores the state from the text that `dump` returned, or creates an empty state if the text is
+    None. It raises ValueError if the text has another format version. `topic` is the name of the topic. `deleted_ms` is
+    the time at which the topic was deleted, or None. `now_ms` and `earliest_ms` are the times of the current batch
+    (`share_partition_operator`).
     """
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
@@ -115,7 +116,7 @@ class ShardState:
         return self.cancel_demands(partition)
 
     def reapply_log(self, partition: int) -> None:
-        """Apply the log's offsets again after a config change, because the end depends on the isolation level."""
+        """Apply the log's offsets again after a config change, because the log end depends on the isolation level."""
         managed = self.get(partition)
         if managed is not None and managed.log is not None:
             managed.move_log(managed.log, self.configs.get(partition))
@@ -142,7 +143,7 @@ class ShardState:
     def demand_response(
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> FetchResponse:
-        """Return the response to a waiting fetch with the acquired ranges, which may be none."""
+        """Return the response to a waiting fetch, with its acquired ranges. Without them, the response is empty."""
         config = self.configs.get(partition)
         was_delivered = any(delivery_count > 1 for _, _, delivery_count in acquired)
         return FetchResponse(
@@ -154,7 +155,7 @@ class ShardState:
     # -- reservations ----------------------------------------------------------------------------------------------
 
     def add_reserve_request(self, request: ReserveRequest) -> None:
-        """Keep a request to reserve offsets until the demands have been served in this batch."""
+        """Keep a request to reserve offsets until the waiting fetches of this batch have been served."""
         self._reserve_requests.setdefault(request.partition, []).append(request)
 
     def pop_reserve_requests(self) -> list[tuple[int, list[ReserveRequest]]]:
@@ -163,15 +164,18 @@ class ShardState:
         return sorted(requests.items())
 
     def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
-        """Cancel the requests of `reserver` in this batch, because the gateway has ended its reservations since."""
+        """Cancel this batch's reserve requests of `reserver`, a gateway in one reservation epoch.
+
+        The gateway has ended its reservations after these requests.
+        """
         self._given_back.add((partition, reserver))
 
     def end_cancellations(self) -> None:
-        """Clear the list of cancelled requests, at the end of the batch."""
+        """Clear the list of cancelled reserve requests, at the end of the batch."""
         self._given_back.clear()
 
     def is_cancelled(self, partition: int, reserver: str) -> bool:
-        """Return whether the requests of a reserver in this batch were cancelled."""
+        """Return whether this batch's reserve requests of `reserver` were cancelled."""
         return (partition, reserver) in self._given_back
 
     def gateways_with_reservations(self) -> list[str]:
@@ -191,7 +195,7 @@ class ShardState:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self, rules: SnapshotRules) -> int | None:
-        """Return when the shard needs its next tick, or None for never."""
+        """Return the time at which the shard needs its next tick, or None if it needs none."""
         deadlines = [managed.next_deadline_ms(rules) for managed in self._touched.values()]
         deadlines += [ManagedPartition.dumped_deadline_ms(dumped, rules) for dumped in self._idle.values()]
         deadlines += [demand.deadline_ms for demand in self.demands]
@@ -200,5 +204,5 @@ class ShardState:
 
 
 def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
-    """Return the dumped share-partitions from the JSON line of the state and from the lines that follow it."""
+    """Return the dumped share-partitions from `dumped`, part of the state's JSON line, and from the other `lines`."""
     return {int(partition): DumpedPartition.from_lines(values, lines) for partition, values in dumped.items()}

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Lifetime. A `SharePartitionOperator` exists for one key and one micro-batch. It is restored from its state (one text),
-processes the rows of the micro-batch in a fixed order, and is dumped again. For each share-partition it stores the
-window (`share_partition`) and the header of the durable state (`share_coordinator`). The window has the same content as
-the state batches, so they are not stored separately. *Demands* are fetches that wait for records.
+Lifetime. A `SharePartitionOperator` exists for one key and one micro-batch. The operator is restored from its state
+(one text), processes the rows of the micro-batch in a fixed order, and is dumped again. For each share-partition it
+stores the window (`share_partition`) and the header of the durable state (`share_coordinator`). The window has the same
+content as the state batches, so they are not stored separately. *Demands* are fetches that wait for records.
 
 Clocks. All times are broker times (`kafka_clients.job_clock`), and all are passed in.
 - `now_ms` starts new locks. It is the time of the broker whose clock is ahead of the others at the start of the batch,
@@ -13,9 +13,9 @@ Clocks. All times are broker times (`kafka_clients.job_clock`), and all are pass
 - `earliest_ms` is the time of the broker whose clock is behind. It decides how long a request has waited.
 - The *expiry clock* ends locks. It is the time of a tick. By then, all requests that were appended before that time
   have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
-  applied before its lock can expire. One that was appended too late is rejected, even if no tick has ended its lock
-  yet. The append time of a request does not end locks. Earlier requests may be in other partitions of the topic,
-  because partitions can be added to it, and may not have been read yet.
+  applied before its lock can expire. An acknowledgement that was appended too late is rejected, even if no tick has
+  ended its lock yet. The append time of a request does not end locks, because earlier requests may not have been read
+  yet. They may be in other partitions of the topic, because partitions can be added to it.
 The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
 
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
@@ -209,7 +209,7 @@ class SharePartitionOperator:
         managed.move_log(log, config)
 
     def _report_election_cut(self, partition: int, managed: ManagedPartition, cut: OffsetRange) -> None:
-        """Report that an unclean election removed delivered records.
+        """Report that an unclean leader election removed the delivered offsets `cut`.
 
         Writes a message to the job's log, and a row for each range of finished records to `delivery_log`.
         """
