@@ -24,7 +24,7 @@ class GatewayMetrics:
         self._ticked_s = clock()
 
     def start(self, host: str, port: int) -> None:
-        """Start the server if a port is configured. Raises MetricsUnavailableError if it cannot be opened."""
+        """Start the server if a port is configured. Raises MetricsUnavailableError if the port cannot be opened."""
         if port:
             self._server.start(host, port)
 

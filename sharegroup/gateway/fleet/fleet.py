@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 #: A gateway announces itself every `ANNOUNCE_S` seconds. It counts as failed `LIVES_MS` after its last announcement.
 #: Clients of a failed gateway detect the failure sooner.
 ANNOUNCE_S, LIVES_MS = 5.0, 20_000
-#: For how long after the end of another gateway its clients may move to this one, in ms.
+#: After another gateway has stopped or failed, its clients may move to this gateway for this long (in ms).
 MOVE_MS = 60_000
 #: How long a stopping gateway waits for the append of its last row, in seconds.
 _LAST_ROW_S = 2.0

@@ -1,4 +1,4 @@
-"""Keeps requests whose outcome is not known yet, for example leaves of a group. Other requests can wait for the outcome.
+"""Keeps requests whose outcome is not known yet, such as leaves of a group. Other requests can wait for the outcome.
 
 The client of such a request may already have received a response.
 """

@@ -35,7 +35,7 @@ CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 GROUP = 0
 #: The state that DescribeGroups returns for a classic group that does not exist.
 DEAD = "Dead"
-#: How long a result is reused, so that members that join at the same time cause one query. It is short, because a
+#: How long a result is reused, so that members that join at the same time cause one query. The time is short, because a
 #: client that deletes a group upstream may have to wait this long before it can join a share group of that name.
 KEPT_S = 5.0
 MAX_KEPT = 10_000

@@ -242,7 +242,8 @@ class ClusterApis:
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
         """Return the operations that the caller may perform on the cluster.
 
-        Returns `of_gateway`, the upstream's value, if it is not requested or if the caller has the gateway's rights.
+        Returns `of_gateway`, the upstream's value, if operations are not requested or if the caller has the gateway's
+        rights.
         """
         if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway

@@ -5,7 +5,7 @@
     few topics, by name or id       the snapshot if it is fresh, otherwise the upstream
     topics not in the snapshot      the upstream, which may create them
     authorized operations           the upstream, because snapshots do not contain them
-    a version newer than brokers'   the upstream; the gateway converts the response, and adds topic ids if needed
+    a version that brokers lack     the upstream; the gateway converts the response, and adds topic ids if needed
 
 Topics that the caller may not see are removed.
 
