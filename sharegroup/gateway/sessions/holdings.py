@@ -1,8 +1,8 @@
 """The *holdings* of a member: the records of one share-partition that it was sent in its session. No clock, no I/O.
 
 For an acknowledgement, this module finds the acquired ranges and checks that their locks are valid. It also checks
-whether the outcomes of earlier requests about these are known. Otherwise the gateway must not answer the acknowledgement
-before the job has processed it. Costs depend on the number of ranges and batches, not on the number of records.
+whether the outcomes of earlier requests about these ranges are known. Otherwise the gateway must not answer before the
+job has processed the acknowledgement. Costs depend on the number of ranges and batches, not on the number of records.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ from sharegroup.types import (
 
 logger = logging.getLogger(__name__)
 
-#: Pause after a demand (a request for records) that was rejected or could not be sent.
+#: Pause (in ms) after a demand, that is, a request for records, was rejected or could not be sent.
 RETRY_MS = 1_000
-#: How long the job keeps a demand for one round, that is, for one attempt of the job. This is enough to load the
-#: share-partition, and to include records that were appended just before the fetch.
+#: How long (in ms) the job keeps a demand for one round, that is, for one attempt of the job. This is enough to load
+#: the share-partition, and to include records that were appended just before the fetch.
 ROUND_MS = 500
 #: A range is not sent to the member if its lock ends within this time. For short locks, this time is a part (1/n) of
 #: the lock duration.
@@ -269,7 +269,7 @@ class MemberPartition:
             self._job.append_soon(UnacquireRequest(*self._row_header(), acquired=acquired))
 
     def unacquire_expiring(self, now_ms: int) -> None:
-        """Unacquire buffered records whose locks have nearly expired, because the member could not use them."""
+        """Return buffered records whose locks have nearly expired to the job. The member could not use them."""
         expired = self.read_ahead.remove_expiring(now_ms, self._min_lock_left_ms)
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
@@ -281,15 +281,15 @@ class MemberPartition:
             self.unacquire(expired)
 
     def unacquire_uncommitted(self) -> None:
-        """Unacquire records that were acquired before the group was altered to read committed records only."""
+        """Return buffered records to the job that were acquired before the group was altered to read_committed."""
         self.unacquire(self.read_ahead.remove_uncommitted())
 
     def unacquire_read_ahead(self) -> None:
-        """Unacquire all buffered records, because the member does not fetch them."""
+        """Return all buffered records to the job, because the member does not fetch them."""
         self.unacquire(self.read_ahead.remove_all())
 
     def drain(self) -> None:
-        """Unacquire all buffered records. Records in a later response to the pending demand are unacquired too."""
+        """Return all buffered records to the job, and later also those in a response to the pending demand."""
         self.unacquire(self.read_ahead.close())
 
     # -- the session -------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class MemberPartition:
         self._job.append_soon(ReleaseMemberRequest(*self._row_header(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
-        """End the session. Release the records that the member was sent, and unacquire the buffered ones."""
+        """End the session. Release the records that the member was sent, and return the buffered ones to the job."""
         if self._is_closed:
             return
         self._is_closed = self._is_released = True
@@ -328,7 +328,7 @@ class MemberPartition:
         self.unacquire(self.read_ahead.close())
 
     def on_member_left(self) -> None:
-        """Discard all state of a member that left its group. The job itself releases the records that it held."""
+        """Discard all state of a member that left its group. The job itself releases the member's records."""
         self.holdings.clear()
         self.unacquire(self.read_ahead.close())
         self.on_change()
@@ -363,7 +363,7 @@ class MemberPartition:
 
         The result is available as soon as the rows are durable, if the job is then certain to accept them. That
         requires locks and a `lease` of the member that are valid for `margin_ms`, and no other open request about these
-        records. The time of the append counts for the job, and the gateway knows this time. In all other cases, and for
+        records. The job uses the time of the append, which the gateway then knows. In all other cases, including
         renewals, the result is the job's response.
         """
         try:
@@ -397,7 +397,7 @@ class MemberPartition:
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
-        """Unacquire records that the member was sent and has not used. Return (error code, message).
+        """Return records to the job that the member was sent but did not use. The result is (error code, message).
 
         A lost row does no harm, because the locks of the records then expire.
         """
@@ -467,7 +467,7 @@ class MemberPartition:
 
 
 def completed_result(code: int, message: str | None = None) -> asyncio.Future[AckResult]:
-    """Return a future that already has this result."""
+    """Return a completed future with the result (`code`, `message`)."""
     outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), message))
     return outcome

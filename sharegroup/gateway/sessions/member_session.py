@@ -129,7 +129,7 @@ class MemberSession:
         self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Unacquire buffered records that the member will not fetch in time.
+        """Return buffered records to the job that the member will not fetch in time.
 
         These are records whose locks have nearly expired, records of partitions that are no longer fetched, and all
         records of an idle member. The arguments limit the time after which the member counts as idle.
@@ -147,7 +147,7 @@ class MemberSession:
             partition.read_ahead.end_wait()
 
     def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Unacquire buffered records of partitions that the member no longer fetches."""
+        """Return buffered records to the job if the member no longer fetches their partition."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
@@ -176,7 +176,7 @@ class MemberSession:
             await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
-        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for it."""
+        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for its records."""
         buffer = self.get_partition(key).read_ahead
         if buffer.buffered:
             return False
@@ -256,7 +256,7 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Unacquire records of a response if their locks have nearly expired. Return whether that was done."""
+        """Give records of a response back to the job if their locks nearly expired. Return whether that was done."""
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 

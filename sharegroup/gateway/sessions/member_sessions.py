@@ -54,7 +54,7 @@ DEMAND_WAIT_MS = 300_000
 #: is then sent again.
 LOST_AFTER_MS = 10_000
 #: If other members have waited for this long, a member keeps only the buffered records that it consumes in this time.
-#: It is about two micro-batches.
+#: This time is about two micro-batches.
 KEEP_MS = 500
 #: How often the locks of each share-partition are divided among its members.
 SHARE_INTERVAL_MS = 500
@@ -167,7 +167,7 @@ class MemberSessions:
                 self.end_session(session)
 
     def drain(self) -> None:
-        """Stop delivering records and unacquire buffered ones, because the gateway is shutting down."""
+        """Stop delivering records and return buffered ones to the job, because the gateway is shutting down."""
         self.is_draining = True
         for served in self._served.values():
             served.drain()
@@ -189,12 +189,12 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions, and return the records that their members hold to the job."""
+        """End all sessions. The job gets back the records that members hold."""
         for session in list(self._served):
             self.end_session(session)
 
     def upkeep(self) -> None:
-        """Unacquire buffered records that members will not use, or that other members wait for."""
+        """Return buffered records to the job that members will not use or that other members wait for."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
@@ -271,7 +271,7 @@ class MemberSessions:
             served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Unacquire buffered records that members will not consume soon, because members elsewhere wait for records."""
+        """Return buffered records that members will not consume soon to the job, because members elsewhere wait."""
         now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.member_partitions:

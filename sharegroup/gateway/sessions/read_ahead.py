@@ -1,7 +1,7 @@
 """Read-ahead for one member in one share-partition: a buffer, and the demands (requests for records) that fill it.
 
 No I/O, no clock. `credit` decides how many records to request. If a method returns the ranges that it has removed, the
-caller must unacquire them, that is, return them to the job.
+caller must return them to the job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sharegroup.gateway.sessions.demands import FetchDemand, FetchDemands
 from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange, ReadableRanges, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
-#: Most ranges for one response. It limits the cost of encoding if redelivered records are scattered.
+#: Most ranges for one response. This limits the cost of encoding if redelivered records are scattered.
 MAX_RANGES = 1_000
 #: If a demand for one attempt of the job has no response after this time (in ms), it was lost when the job restarted.
 #: The demand is then sent again.
@@ -52,7 +52,7 @@ class ReadAhead:
         return self._is_waiting
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
-        """Return whether a fetch waits, and nothing was sent from this share-partition for `for_ms`."""
+        """Return whether a fetch waits and the member was sent nothing from this share-partition for `for_ms`."""
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
@@ -186,7 +186,7 @@ class ReadAhead:
     # -- ranges to unacquire ---------------------------------------------------------------------------------------
 
     def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
-        """Remove and return the ranges whose locks end within `min_left_ms`. The caller must unacquire them.
+        """Remove and return the ranges whose locks end within `min_left_ms`. The caller must return them to the job.
 
         The result includes ranges whose locks have ended. The job has already made these ranges available again, but
         has counted a delivery that did not take place.
@@ -197,22 +197,22 @@ class ReadAhead:
         return due
 
     def remove_uncommitted(self) -> list[AcquiredRange]:
-        """Remove and return all ranges that were acquired with read_uncommitted. The caller must unacquire them.
+        """Remove and return all ranges that were acquired with read_uncommitted.
 
-        Called when the group has been altered to read_committed.
+        Called when the group has been altered to read_committed. The caller must return the ranges to the job.
         """
         return self._buffer.remove_uncommitted()
 
     def remove_all(self) -> list[AcquiredRange]:
-        """Remove and return all ranges, because the member no longer fetches. The caller must unacquire them."""
+        """Remove and return all ranges of a member that no longer fetches. The caller must return them to the job."""
         self.credit.reset()
         return self._buffer.remove_last(self.buffered)
 
     def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
         """Remove and return the highest ranges, which the member will not consume within `keep_ms`.
 
-        The caller must unacquire these ranges, because other members wait for records. For the next `keep_ms`, there is
-        no further read-ahead.
+        The caller must return these ranges to the job, because other members wait for records. For the next `keep_ms`,
+        there is no further read-ahead.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
@@ -223,8 +223,8 @@ class ReadAhead:
     def close(self) -> list[AcquiredRange]:
         """Remove and return all ranges, and accept no responses to earlier demands.
 
-        Called when the member's session has ended, or when the job has ended all its acquisitions. The caller must
-        unacquire the ranges unless the topic was deleted.
+        Called when the member's session has ended, or when the job has released all records of the member. The caller
+        must return the ranges to the job unless the topic was deleted.
         """
         self._demands.clear()
         return self._buffer.remove_last(self.buffered)

@@ -45,7 +45,7 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Add ranges that were acquired together. They replace overlapping ranges, because they are newer."""
+        """Add ranges that were acquired together. These newer ranges replace overlapping ones."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
