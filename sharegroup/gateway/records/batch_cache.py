@@ -15,7 +15,8 @@ from uuid import UUID
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
-#: Memory (in bytes) of the objects for one batch, besides the bytes of the batch. For small batches, this is most of it.
+#: Memory (in bytes) of the objects for one batch, besides the batch's own bytes. It is counted because small batches
+#: have fewer bytes than that.
 BATCH_OVERHEAD = 400
 
 
@@ -39,7 +40,7 @@ class Chunk(NamedTuple):
         first_offset: the offset that was fetched.
         last_offset: the last offset of the last batch.
         batches: the batches, as views into the bytes of the response.
-        size: the number of bytes in the response.
+        size: the size of the batches in the response, in bytes.
     """
 
     first_offset: int
@@ -70,7 +71,7 @@ class BatchCache:
         return len(self._used)
 
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
-        """Add a chunk, and remove the chunks that it contains. Nothing is added if a cached chunk contains the new one.
+        """Add a chunk, and remove cached chunks inside it. Nothing is added if a cached chunk contains the new one.
 
         Raises ValueError if the chunk contains no offset.
         """

@@ -1,7 +1,7 @@
 """An incremental fetch session with one broker (KIP-227). No clock, no I/O.
 
-The first request of a session names all partitions. Later requests name only those whose offset has changed, so a
-request for a thousand partitions without new records is as small as one for a single partition. A broker that has no
+The first request of a session names all partitions. Later requests name only partitions whose offset has changed. If a
+thousand partitions have no new records, a request is therefore as small as for a single partition. A broker that has no
 room for a session returns the session id 0. Each request then names all partitions.
 """
 

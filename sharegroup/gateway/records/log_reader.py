@@ -4,8 +4,8 @@ The batches are cached (`BatchCache`), because members of a share-partition rece
 one read of a part of a log is in flight. All callers that need the part wait for this read.
 
 If a partition has a new leader epoch, its cached batches are discarded, because its log may have been truncated. Topics
-are read by id, so that a topic that was created again under the same name is not confused with the old one. They are
-read by name if the broker does not support ids.
+are read by id, so that a topic that was created again under the same name is not confused with the old one. If the
+broker does not support ids, topics are read by name.
 
 A response may have no records although the end of the log is not reached. Then either compaction has removed the
 records, or reading remote storage took too long. The gateway reads this part of the log again after an increasing
@@ -123,8 +123,8 @@ class LogReader:
     async def read(self, position: LogPosition, offset: int) -> None:
         """Read the part of the log that begins at `offset` into the cache.
 
-        Raises LogReadError if the broker does not return it, and UpstreamUnavailableError if the broker does not
-        respond.
+        Raises LogReadError if the broker does not return this part, and UpstreamUnavailableError if the broker does
+        not respond.
         """
         await asyncio.shield(self._task(position, offset))
 
@@ -212,7 +212,7 @@ class LogReader:
         return await self._cluster.while_leading(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
-        """Request the log start offset; -1 if unknown. Kafka's brokers do not return it with OFFSET_OUT_OF_RANGE."""
+        """Request the log start offset, because OFFSET_OUT_OF_RANGE errors lack it. Return -1 if it is unknown."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
         response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)

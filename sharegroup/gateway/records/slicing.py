@@ -184,7 +184,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add a batch, and list the acquired offsets in it. If the record limit is exact, stop listing there."""
+        """Add a batch, and list the acquired offsets in it, but not more than an exact record limit allows."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset

@@ -43,7 +43,7 @@ _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 MAX_WAIT_MS = 200
 #: The minimum time from one read of a broker to the next, and the pause after a failure, in seconds.
 PACE_S, RETRY_S = 0.005, 0.25
-#: Timeout of a read in seconds. The partition is reported as lost when its reads have failed for `LOST_AFTER_S`.
+#: Timeout of a read in seconds. A partition is reported as lost when its reads have failed for `LOST_AFTER_S`.
 TIMEOUT_S, LOST_AFTER_S = 3.0, 5.0
 
 

@@ -29,7 +29,7 @@ def choose_members(
 ) -> list[Assignment[M]]:
     """Divide `ranges` among `candidates`. The candidates that were served least recently must come first in the list.
 
-    Each candidate receives at most an equal share, or `at_least` records if that is more. A few records therefore go to
+    Each candidate receives at most an equal share, or `at_least` records if that is more. A few records then all go to
     one member, because each assignment costs a row. Offsets are assigned in ascending order. Offsets for which no
     candidate has room stay unassigned.
     """

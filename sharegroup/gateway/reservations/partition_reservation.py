@@ -13,10 +13,14 @@ that members do not wait for the job while records arrive steadily. If the job r
 A response contains all reserved offsets, including used ones whose `assign` rows the job has not read yet. Therefore
 the gateway stores the offsets that it has used.
 
-Epochs. A reservation also ends when the gateway's lease ends (`gateway_lease`), when the group has no members for a
-while (an administrator may have reset its offsets), or when the outcome of an append is unknown. The job sends no
-response in these cases. The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have
-no effect on a later reservation.
+Epochs. A reservation also ends in the following cases, although the job sends no response:
+
+- The gateway's lease ends (`gateway_lease`).
+- The group has no members for a while. An administrator may then have reset its offsets.
+- The outcome of an append is unknown.
+
+The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have no effect on a later
+reservation.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import OffsetRange
 
-#: The smallest number of offsets in a slice, for each waiting member and in total.
+#: The smallest number of offsets in a slice (one request for offsets), for each waiting member and in total.
 RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
 #: At the observed rate, a slice should last for this many ms, and also for this many response times of the job, whose
 #: micro-batches may be slow. Half of the slice must last until the next slice arrives.

@@ -312,7 +312,7 @@ class ReservedDelivery:
                 return
 
     def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
-        """Append an assignment, and deliver its records when the row is durable. Return False if that fails."""
+        """Append an assignment, and deliver its records when the row is durable. Return False if it cannot be sent."""
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:

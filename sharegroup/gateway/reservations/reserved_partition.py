@@ -24,7 +24,7 @@ class ReservedPartition:
         #: least recently come first.
         self.members: dict[MemberPartition, None] = {}
         self.rate = ArrivalRate()
-        #: When a member that was certainly in the group last waited.
+        #: The last time at which a member waited. Only members that are certainly in the group count.
         self.waited_ms = now_ms
         #: The log whose end is read for this reservation (None: no log is read), and the offset up to which this log
         #: has been read.
