@@ -74,7 +74,7 @@ class GatewayParts:
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         job = _job_channel(config, settings, self.cluster)
         self.job: JobChannel = job
-        #: The channel to the job of each cell, for metrics.
+        #: {cell: channel to the job of that cell}, for metrics. Without cells, the only key is empty.
         self.channels: Mapping[str, CellChannel] = job.cells
         self.reachability = Reachability()
         self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
@@ -117,7 +117,7 @@ class GatewayParts:
         self.ports.set_protocol_factory(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
-        """Return {api key: (request message, handler)}."""
+        """Return the APIs that the gateway handles itself: {api key: (request class, handler)}."""
         cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_for)
         heartbeat = ShareGroupHeartbeat(
             self.job,
@@ -160,7 +160,7 @@ class GatewayParts:
         return [listing.group_id for listing in await self._stored.listings()]
 
     def reload_security(self) -> None:
-        """Reload the files of certificates, users, keys and ACLs that have changed. Blocks until they are read."""
+        """Reload those files of certificates, users, keys and ACLs that have changed. Blocks while it reads them."""
         self._security.reload()
 
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
@@ -190,7 +190,7 @@ def _quotas(config: GatewayConfig) -> Quotas:
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
-    """Return the channel to the one job, or to the jobs of all cells."""
+    """Return a channel to the job or, if cells are configured, a channel to the jobs of all cells."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:
         return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)

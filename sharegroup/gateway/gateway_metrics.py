@@ -1,6 +1,6 @@
 """Metrics and health checks of the gateway, served over HTTP if `gateway.metrics.port` is set.
 
-A scrape runs on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
+A scrape runs on its own thread. It reads the event loop's counters, and the current sizes of caches and maps.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Labels, Metric, MetricFamily, gauge
 
-#: The event loop records a tick every `TICK_S`. Without one for `_BLOCKED_S` it counts as blocked.
+#: The event loop records a tick every `TICK_S` seconds. It counts as blocked after `_BLOCKED_S` seconds without a tick.
 TICK_S, _BLOCKED_S = 1.0, 30.0
 
 
@@ -24,7 +24,7 @@ class GatewayMetrics:
         self._ticked_s = clock()
 
     def start(self, host: str, port: int) -> None:
-        """Start the server if a port is configured. Raises MetricsUnavailableError if it cannot be opened."""
+        """Start the server if a port is configured. Raises MetricsUnavailableError if the port cannot be opened."""
         if port:
             self._server.start(host, port)
 
@@ -34,11 +34,11 @@ class GatewayMetrics:
         self.record_tick()
 
     def record_tick(self) -> None:
-        """Record that the event loop is running. Must be called every `TICK_S`."""
+        """Record that the event loop is running. Must be called every `TICK_S` seconds."""
         self._ticked_s = self._clock()
 
     def set_draining(self) -> None:
-        """Record that the gateway accepts no clients, and stops when its clients have left."""
+        """Record that the gateway accepts no new clients, and will stop when the connected clients have left."""
         self._is_draining = True
 
     def close(self) -> None:
@@ -46,13 +46,13 @@ class GatewayMetrics:
         self._server.close()
 
     def health_problems(self) -> Iterator[str]:
-        """Yield the reasons to restart the process."""
+        """Yield the reasons why the process should be restarted; none if it is healthy."""
         silent_s = self._clock() - self._ticked_s
         if self._is_listening and silent_s > _BLOCKED_S:
             yield f"the event loop has been blocked for {silent_s:.0f} s"
 
     def readiness_problems(self) -> Iterator[str]:
-        """Yield the reasons to send no clients to this gateway."""
+        """Yield the reasons why no clients should be sent to this gateway; none if it is ready."""
         yield from self.health_problems()
         if not self._is_listening:
             yield "the gateway's ports are not open"

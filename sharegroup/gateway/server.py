@@ -31,8 +31,10 @@ class Gateway:
     async def start(self) -> None:
         """Connect to the upstream cluster and open the ports.
 
-        Raises UpstreamUnavailableError if no broker responds, OSError if a port cannot be opened, and
-        MetricsUnavailableError if the port for metrics cannot be opened.
+        Raises:
+            UpstreamUnavailableError: no broker responds.
+            OSError: a port cannot be opened.
+            MetricsUnavailableError: the port for metrics cannot be opened.
         """
         parts = self.parts
         self._metrics.start(self._config.metrics_host, self._config.metrics_port)
@@ -53,10 +55,10 @@ class Gateway:
         self._tasks = [asyncio.ensure_future(_run_periodically(interval_s, work)) for interval_s, work in upkeep]
 
     async def drain(self) -> None:
-        """Move the clients to other gateways, each as soon as it has acknowledged the records that it holds.
+        """Move the clients to other gateways. A client moves when it has acknowledged all records that it holds.
 
-        Takes at most `gateway.drain.timeout.ms`, plus the time to send the last row to the other gateways. Call `stop`
-        afterwards.
+        This takes at most `gateway.drain.timeout.ms`, plus the time to announce the stop to the other gateways. Call
+        `stop` afterwards.
         """
         parts = self.parts
         self._metrics.set_draining()
@@ -89,7 +91,7 @@ class Gateway:
 
     @property
     def addresses(self) -> Mapping[int, tuple[str, int]]:
-        """{upstream broker: address sent to clients}"""
+        """{id of an upstream broker: (host, port) that this gateway sends to clients for the broker}."""
         return self.parts.listeners.addresses
 
     async def _refresh(self) -> None:

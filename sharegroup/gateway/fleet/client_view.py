@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
-#: First id and number of ids of standby nodes. They are above broker ids and below the ids that Java clients use for
-#: connections to coordinators, which are 2^31 - 1 minus the broker id.
+#: The first node id for standby ports, and the number of such ids. These ids are above broker ids. They are below the
+#: ids that Java clients use for connections to coordinators, which are 2^31 - 1 minus the broker id.
 _FIRST_ID, _IDS = 2**30, 2**28
 
 
@@ -23,7 +23,7 @@ class ClientView(NamedTuple):
 
     Attributes:
         brokers: {id of the upstream broker: address at one of the gateways}.
-        standby: a port of another gateway; None if there is no other gateway.
+        standby: the standby port that the client receives as one more broker; None if there is no other gateway.
         may_have_moved: whether the client may have used another gateway before, with other addresses for these broker
             ids.
     """
@@ -34,5 +34,5 @@ class ClientView(NamedTuple):
 
 
 def standby_for(address: GatewayAddress) -> Standby:
-    """Return the standby at an address. The node id is derived from the address, so all gateways use the same id."""
+    """Return the standby port at an address. All gateways derive the same node id from the address."""
     return Standby(_FIRST_ID + zlib.crc32(f"{address.host}:{address.port}".encode()) % _IDS, address)

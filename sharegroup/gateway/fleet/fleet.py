@@ -4,9 +4,9 @@ A client of this gateway receives this gateway's addresses, and the standby port
 If this gateway fails, that standby port is the only broker that the client can still reach. The client requests
 metadata there, and the next gateway responds with its own addresses.
 
-While this gateway is alive, the next one responds with this gateway's addresses on its standby port. Otherwise a
-client, which may request metadata from any broker that it knows, could have its group's coordinator at one gateway and
-its partitions at another.
+While this gateway is alive, the standby port of the next gateway responds with this gateway's addresses. The reason is
+that a client may request metadata from any broker that it knows. If the standby port responded with other addresses, a
+client could use its group's coordinator at one gateway and its partitions at another.
 """
 
 import asyncio
@@ -25,26 +25,26 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: A gateway announces itself every `ANNOUNCE_S`. It counts as failed `LIVES_MS` after its last announcement. Its own
-#: clients detect a failure sooner.
+#: A gateway announces itself every `ANNOUNCE_S` seconds. It counts as failed `LIVES_MS` after its last announcement.
+#: Clients of a failed gateway detect the failure sooner.
 ANNOUNCE_S, LIVES_MS = 5.0, 20_000
-#: For how long after the end of another gateway its clients may move to this one, in ms.
+#: After another gateway has stopped or failed, its clients may move to this gateway for this long (in ms).
 MOVE_MS = 60_000
-#: How long a gateway that stops waits until its last row is appended.
+#: How long a stopping gateway waits for the append of its last row, in seconds.
 _LAST_ROW_S = 2.0
 
 
 class GatewayRows(Protocol):
-    """The methods of the job channel that the fleet uses. Rows of gateways are in the response topics of the jobs."""
+    """The methods of the job channel that the fleet uses. Gateways append their rows to the jobs' response topics."""
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Append a row of this gateway to the response topics.
+        """Append a row of this gateway to the response topics. Return the futures of the appends.
 
         Raises JobUnavailableError if that fails, either immediately or when the futures are awaited.
         """
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback for (row, time of its append in ms), for the rows of all gateways including this one."""
+        """Register `callback(row, append time in ms)`. It is called for the rows of all gateways including this one."""
 
     def now_ms(self) -> int:
         """Return the brokers' time, in milliseconds since the epoch."""
@@ -92,8 +92,9 @@ class Fleet:
     async def leave(self, stays: Callable[[int], bool]) -> None:
         """Announce that this gateway stops. From now on, clients receive the next gateway's addresses.
 
-        Clients for whose connection id `stays` returns True still receive this gateway's addresses. librdkafka closes a
-        connection when the broker's address changes, and would lose acknowledgements that it has not sent yet.
+        If `stays` returns True for a client's connection id, the client still receives this gateway's addresses. The
+        reason is that librdkafka closes a connection when the broker's address changes. It would lose acknowledgements
+        that it has not sent yet.
         """
         self._is_leaving, self._must_stay = True, stays
         try:
@@ -128,9 +129,9 @@ class Fleet:
     async def view_for(self, caller: Caller) -> ClientView:
         """Return the broker addresses for a client.
 
-        If the client should move to another gateway, the standby port in the result is the one that the client already
-        has or is connected to. librdkafka reconnects to its bootstrap servers if it can reach none of the brokers that
-        it receives.
+        If the client should move to another gateway, the result contains a standby port that the client already has or
+        is connected to. Otherwise librdkafka might reach none of the returned brokers, and would then reconnect to its
+        bootstrap servers.
         """
         own = self._own()
         if own is None:
@@ -148,7 +149,10 @@ class Fleet:
     async def _neighbour(
         self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
     ) -> GatewayRow | None:
-        """Return the first reachable gateway in the direction of `next_to`. Unreachable ones are marked as lost."""
+        """Return the first reachable gateway in the direction of `next_to`; None if there is none.
+
+        Unreachable gateways are marked as lost.
+        """
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
                 return living[place]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 
-#: How long the last row of a gateway is kept after it has ended, because an older row may still arrive from another
-#: cell's topic.
+#: How long the last row of a gateway is kept after its validity has ended. An older row may still arrive from the topic
+#: of another cell (another job).
 _KEPT_MS = 60_000
 
 
@@ -31,7 +31,7 @@ class KnownGateways:
         self._entries: dict[GatewayAddress, _Entry] = {}
 
     def apply_row(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
-        """Apply a row that was appended at `append_ms`. Return whether the set of living gateways changes."""
+        """Apply a row that was appended at `append_ms`. Return whether this adds or removes a living gateway."""
         before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
             return False
@@ -41,7 +41,7 @@ class KnownGateways:
         return was_there != (now_ms < found.until_ms)
 
     def mark_lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """Mark a gateway as unreachable until it announces itself again after `now_ms`."""
+        """Mark a gateway as unreachable until the gateway announces itself again after `now_ms`."""
         if standby in self._entries:
             heard = self._entries[standby]
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)
@@ -52,12 +52,12 @@ class KnownGateways:
 
 
 def next_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway after the address `place`, which need not be a gateway's; None if there is no other."""
+    """Return the gateway after `place` in the ring; None if there is no other. `place` may be any address."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_right(others, place) % len(others)] if others else None
 
 
 def previous_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway before the address `place`, which need not be a gateway's; None if there is no other."""
+    """Return the gateway before `place` in the ring; None if there is no other. `place` may be any address."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_left(others, place) - 1] if others else None

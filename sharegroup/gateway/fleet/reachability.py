@@ -1,4 +1,4 @@
-"""Checks whether another gateway accepts connections, because it may have died without announcing that it stops."""
+"""Checks whether other gateways accept connections. A gateway may have died without announcing that it stops."""
 
 import asyncio
 import logging
@@ -9,7 +9,8 @@ from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 logger = logging.getLogger(__name__)
 
 #: Timeout and number of attempts. They are small because clients wait for the result. They must be large enough for a
-#: busy gateway. If it counted as dead, clients would be sent to another one, and back after its next announcement.
+#: busy gateway to respond. If a busy gateway counted as dead, clients would be sent to another gateway, and back again
+#: after the next announcement.
 CONNECT_TIMEOUT_S, ATTEMPTS = 0.25, 3
 #: How long a result is reused, because all clients of a dead gateway arrive at the same time.
 FRESH_S = 0.1

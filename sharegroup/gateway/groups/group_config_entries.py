@@ -10,9 +10,9 @@ from sharegroup.config.keys.group import JOB_KEYS
 
 #: Prefixes of group configs that the upstream cluster stores. The gateway handles or rejects all other group configs.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
-#: Prefix of broker configs that the job's configuration file sets, whatever the upstream brokers have under the name.
+#: Prefix of broker configs whose values come from the job's configuration file, not from the upstream brokers.
 JOB_PREFIX = "group.share."
-#: Configs of the job that are not broker configs in Kafka. In Kafka, only a group has them, with a default of its own.
+#: Configs of the job that Kafka has only for groups, not for brokers.
 _NOT_BROKER_CONFIGS = ("group.share.auto.offset.reset", "group.share.isolation.level")
 
 
@@ -34,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A config key that may provide a value, with the value as text and its source."""
+    """A config key from which a config can get its value, with the value as text and its source."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config. Its first synonym provides the value; each later one would if the synonyms before it were not set."""
+    """A config in a response. Its first synonym provides the value. The later synonyms are fallbacks, in order."""
 
     name: str
     synonyms: tuple[Synonym, ...]
@@ -78,7 +78,7 @@ def config_entries(
 def broker_entries(config: Config, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """Return the configs `group.share.*` of a broker; only those in `names` if it is not None.
 
-    The values are those of the job, and the gateway's limit of share sessions.
+    The result contains configs of the job, and the gateway's limit of share sessions.
     """
     return [
         ConfigEntry(name, tuple(_broker_synonyms(name, family)), _type_of(key.default), key.doc)
@@ -125,7 +125,7 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the job's value for a group that has no value of its own: of a list, the first element."""
+    """Return the job's value as text, for a group without a value. If the job has a list, this is its first element."""
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 

@@ -12,14 +12,15 @@ from sharegroup.log_fields import LogFields
 logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_S = 5.0
-#: Most groups in the cache. It is limited because group ids come from clients.
+#: Most groups in the cache. The number is limited because group ids come from clients.
 MAX_KEPT = 10_000
 
 
 class GroupConfigs:
     """Returns the effective configs of groups without I/O.
 
-    A background task reads the table regularly, so that changes by other gateways take effect too.
+    Configs that requests have set are stored in a table. A background task reads it regularly, so that changes by other
+    gateways take effect too.
     """
 
     def __init__(self, config: Config, stored: StoredGroups) -> None:
@@ -41,9 +42,9 @@ class GroupConfigs:
         return found
 
     async def refresh(self) -> None:
-        """Read the table.
+        """Read the configs that requests have set from the table.
 
-        If it cannot be read, raises RequestError (COORDINATOR_NOT_AVAILABLE) and keeps the previous values.
+        If the table cannot be read, raises RequestError (COORDINATOR_NOT_AVAILABLE) and keeps the previous values.
         """
         async with self._reading:  # one at a time, so that an older result never replaces a newer one
             found = await self._stored.configs()
@@ -52,6 +53,6 @@ class GroupConfigs:
                 self._in_force.clear()
 
     async def upkeep(self) -> None:
-        """Read the table if possible. Must be called every `REFRESH_INTERVAL_S`."""
+        """Call `refresh` and ignore its error. Must be called every `REFRESH_INTERVAL_S` seconds."""
         with contextlib.suppress(RequestError):  # `StoredGroups` logs it; the previous values stay in force
             await self.refresh()

@@ -1,6 +1,6 @@
-"""Requests that other requests must wait for because their outcome is not known yet, for example leaves of a group.
+"""Keeps requests whose outcome is not known yet, such as leaves of a group. Other requests can wait for the outcome.
 
-Their clients may already have received a response.
+The client of such a request may already have received a response.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class OpenOutcomes(Generic[K]):
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait for the outcomes that are open now, of `keys` or of all keys."""
+        """Wait for the outcomes of `keys` that are open now; for those of all keys if `keys` is None."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:
@@ -46,4 +46,4 @@ class OpenOutcomes(Generic[K]):
 
 
 class OpenLeaves(OpenOutcomes[str]):
-    """Leaves by group that were answered before the job processed them. Descriptions of the group wait for them."""
+    """The leaves of each group that were answered before the job processed them. Descriptions wait for these leaves."""

@@ -1,4 +1,4 @@
-"""The names of all share groups, to reject requests that would create a group of another type under such a name."""
+"""The names of all share groups. Requests that would create a group of another type under such a name are rejected."""
 
 import asyncio
 import logging
@@ -46,5 +46,5 @@ class ShareGroupNames:
             self._reading = None
 
     def _extend(self) -> None:
-        """Use the current names for KEPT_S more."""
+        """Use the current names for another `KEPT_S` seconds."""
         self._until = asyncio.get_running_loop().time() + KEPT_S

@@ -1,4 +1,4 @@
-"""Groups as they are stored in the tables, read outside the event loop. They are available even without the job."""
+"""Reads groups from the job's tables, on threads outside the event loop. This works even while the job is down."""
 
 import asyncio
 import functools
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class StoredGroups:
-    """Reads groups from the tables of their cells, for administrators. If no job has run yet, there are no groups.
+    """Reads groups from the tables of all cells, for administrators. If no job has run yet, there are no groups.
 
-    `paths` maps each cell to its `tables.path`. `cell_of` returns a group's cell. Lists and descriptions of groups wait
-    for `leaves` that the job has not processed. All methods raise RequestError (COORDINATOR_NOT_AVAILABLE, retriable)
-    if the tables cannot be read.
+    A cell is one of several jobs that run side by side. `paths` is {cell: `tables.path`}. `cell_of` returns a group's
+    cell. Lists and descriptions of groups wait for `leaves` that the job has not processed. All methods raise
+    RequestError (COORDINATOR_NOT_AVAILABLE, retriable) if the tables cannot be read.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StoredGroups:
         return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
-        """Return {group id: description} of those groups that exist."""
+        """Return {group id: description}, without groups that do not exist."""
         named = list(group_ids)
         await self._leaves.wait(named)
         return await self._of_cells(named, read_group_descriptions)
@@ -68,7 +68,7 @@ class StoredGroups:
         return await self._of_cells(group_ids, read_offsets_by_group)
 
     async def configs(self) -> dict[str, dict[str, str]]:
-        """Return {group id: {config name: value as text}} of the configs that requests have set."""
+        """Return the configs that requests have set, as {group id: {config name: value as text}}."""
         configs: dict[str, dict[str, str]] = {}
         for cell, tables in self._tables.items():
             empty: dict[str, dict[str, str]] = {}
@@ -79,7 +79,8 @@ class StoredGroups:
     async def _listings(self, cell: str) -> list[GroupListing]:
         """Return the groups of a cell.
 
-        A group that is moving to another cell may be stored in both cells. Only the new cell returns it.
+        A group that is moving to another cell may be stored in both cells. Only the result for the new cell contains
+        the group.
         """
         empty: tuple[GroupListing, ...] = ()
         listings = await self._read(cell, functools.partial(read_groups, self._tables[cell]), empty)

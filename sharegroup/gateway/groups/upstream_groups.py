@@ -1,9 +1,9 @@
 """Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-In Kafka a group id belongs to one group of any type. The upstream cluster does not store our share groups. The gateway
-therefore queries it before a share group is created, and rejects requests that would create a group of another type
-under a share group's id. The check is best effort, not a lock: if the upstream does not respond in time, the gateway
-assumes that there is no other group.
+In Kafka, a group id belongs to only one group, whatever its type. The upstream cluster does not store our share groups.
+The gateway therefore queries the upstream before a share group is created. It also rejects requests that would create a
+group of another type under a share group's id. The check is best effort, not a lock. If the upstream does not respond
+in time, the gateway assumes that there is no other group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 GROUP = 0
 #: The state that DescribeGroups returns for a classic group that does not exist.
 DEAD = "Dead"
-#: How long a result is reused, so that members that join at the same time cause one query. It is short, because a
+#: How long a result is reused, so that members that join at the same time cause one query. The time is short, because a
 #: client that deletes a group upstream may have to wait this long before it can join a share group of that name.
 KEPT_S = 5.0
 MAX_KEPT = 10_000
@@ -58,7 +58,7 @@ class UpstreamGroups:
         self._lookups: dict[str, asyncio.Task[str | None]] = {}
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
-        """Raise RequestError (GROUP_ID_NOT_FOUND), as Kafka's coordinator does, if the group is not a share group.
+        """Raise RequestError (GROUP_ID_NOT_FOUND), as Kafka does, if only a group of another type has this id.
 
         Called when a member joins, or when an administrator alters or deletes share group offsets. An existing share
         group keeps its id, even if a group of another type was created upstream since then.
@@ -75,14 +75,15 @@ class UpstreamGroups:
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
         """Return whether a share group has this id and no other group does.
 
-        Both exist if the other group was created without a gateway. The requests of its members are then forwarded.
+        Both exist if the other group was created without a gateway. Requests of the other group's members are then
+        forwarded.
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return whether a share group has this id and no other group does, according to the current tables.
+        """Return whether a share group has this id and no other group does. The tables are read again for each call.
 
-        While the tables cannot be read, the result is True for any group that the brokers do not have.
+        While the tables cannot be read, the result is True for any id under which the brokers have no group.
         """
         try:
             is_stored = group_id in await self._stored.describe([group_id])
@@ -91,9 +92,10 @@ class UpstreamGroups:
         return is_stored and await self.other_kind(node_id, group_id) is None
 
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
-        """Return `classic`, `consumer` or `streams`; None if no such group exists or no coordinator responds.
+        """Return the type of the upstream group with this id: `classic`, `consumer` or `streams`.
 
-        `node_id` is the broker that is queried first for the group's coordinator.
+        Returns None if no such group exists or no coordinator responds. `node_id` is the broker that is asked first for
+        the group's coordinator.
         """
         until, kind = self._kept.get(shorten_name(group_id), (float("-inf"), None))
         if asyncio.get_running_loop().time() < until:
@@ -138,9 +140,9 @@ class UpstreamGroups:
         return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
 
     async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
-        """Return whether the broker has a group of the type that the request describes.
+        """Return whether the broker can describe the group, that is, whether the group has the type of the request.
 
-        Many brokers do not have the API; the result is then False.
+        Many brokers do not have the API of the request. The result is then False.
         """
         try:
             answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)
@@ -167,6 +169,6 @@ class DescribedGroup:
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> DescribedGroup:  # noqa: ARG003
-        """Decode a response that follows its header; kafka-python's decoder calls this method."""
+        """Decode the bytes of a response after its header; kafka-python's decoder calls this method."""
         _, position = read_varint(data, 4)  # the throttle time, and the number of groups
         return cls(int(_INT16.unpack_from(data, position)[0]))

@@ -1,4 +1,4 @@
-"""Creates the handlers of the administrators' APIs."""
+"""Creates the handlers of the APIs for administrators, such as ListGroups and DescribeConfigs."""
 
 from kafka.protocol import admin as admin_messages
 
@@ -32,9 +32,9 @@ def admin_routes(
     configs: GroupConfigs,
     security: Authorization,
 ) -> list[Route]:
-    """Return (request class, handler) pairs.
+    """Return the handlers as (request class, handler) pairs.
 
-    The handlers read from the tables. They write by sending request rows to the job.
+    The handlers read groups and offsets from the job's tables. For a change, they send request rows to the job.
     """
     rows = GroupRequests(job)
     alter_configs = IncrementalAlterConfigs(rows, configs, cluster, security)

@@ -1,6 +1,6 @@
-"""ApiVersions: returns the versions of the upstream broker, limited to those that the gateway supports.
+"""Handles ApiVersions: returns the broker's API versions, limited to those that the gateway supports.
 
-The share APIs and the other APIs that the gateway handles itself are added.
+The response also contains the APIs that the gateway handles itself, such as the share APIs.
 """
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -36,13 +36,13 @@ OWN_VERSIONS = {
     91: (0, 0),  # AlterShareGroupOffsets
     92: (0, 0),  # DeleteShareGroupOffsets
 }
-#: Highest versions of forwarded or rewritten APIs. Newer versions have broker addresses in tagged fields, or are not
-#: supported by the classes that rewrite them.
+#: {api key: highest offered version} of some APIs that the gateway forwards or rewrites. Either newer versions have
+#: broker addresses in tagged fields, or the gateway's classes cannot rewrite them.
 VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: FindCoordinator and DescribeCluster, which the gateway handles itself in the versions that the broker offers.
 REWRITTEN = frozenset({10, 60})
-#: Highest feature levels. From transaction.version 2 on, clients omit AddPartitionsToTxn and require a version of
-#: Produce that is above its entry in `VERSION_CAPS`.
+#: {feature: highest offered level}. From transaction.version 2 on, clients omit AddPartitionsToTxn. They then require a
+#: version of Produce that is above the cap in `VERSION_CAPS`.
 FEATURE_CAPS = {"transaction.version": 1}
 #: The version range of an API that is not offered.
 NO_VERSIONS = (0, -1)
@@ -55,9 +55,9 @@ class ApiVersions:
         self._cluster = cluster
 
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-        """Return the offered versions.
+        """Return the API versions and features that clients may use.
 
-        A request of an unknown version is not passed to this handler; `RequestLoop` responds with
+        Requests of unknown versions do not reach this handler. `RequestLoop` answers them with
         `unsupported_version_response`.
         """
         offered = await request_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
@@ -77,7 +77,7 @@ class ApiVersions:
 
 
 def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
-    """Return those APIs of a broker that clients may use through the gateway: {api key: (min, max)}."""
+    """Return the APIs of a broker that clients may use through the gateway, as {api key: (min, max)}."""
     ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
 
@@ -85,10 +85,11 @@ def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
 
-    An API is offered if `passthrough.rules` has a rule for it, up to the newest version that the rule supports, or if
-    the gateway rewrites it. APIs between brokers and APIs of later Kafka releases are not offered. The oldest version
-    is the broker's: Kafka 4 offers Produce from version 0 for old versions of librdkafka, but supports only version 3
-    and later.
+    An API is offered if `passthrough.rules` has a rule for it, or if the gateway rewrites it. A rule may limit the
+    newest version. APIs between brokers and APIs of later Kafka releases are not offered.
+
+    The oldest version is the one that the broker returns, even if the broker does not support it. Kafka 4 returns 0 for
+    Produce, because old versions of librdkafka require this, but supports only version 3 and later.
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:
@@ -99,10 +100,10 @@ def offered_range(offered: Features, key: int) -> tuple[int, int]:
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
-    """Return the upstream's features up to their caps, and `share.version`.
+    """Return the upstream's features up to the levels in `FEATURE_CAPS`, and `share.version`.
 
-    Features whose lowest level is above their cap are omitted. No feature has 0 as its lowest level, because the
-    gateway's own upstream request has a version in which brokers omit those. Java clients before 3.8 fail on them.
+    Features whose lowest level is above the cap are omitted. Java clients before 3.8 fail on features whose lowest
+    level is 0. The result has none, because brokers omit such features in the version that the gateway requests.
     """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
@@ -115,9 +116,9 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
 
 
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
-    """Return the upstream's finalized features up to their caps, and `share.version`.
+    """Return the upstream's finalized features up to the levels in `FEATURE_CAPS`, and `share.version`.
 
-    KRaft brokers use a feature's level as both ends of its range.
+    KRaft brokers return a feature's level as both its minimum and its maximum.
     """
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [
@@ -137,7 +138,7 @@ def _capped(feature: str, level: int) -> int:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the response to a request of an unknown version, in version 0 (KIP-511). The client then retries."""
+    """Return the response to a request of an unknown version, in version 0 (KIP-511). The client retries."""
     low, high = OWN_VERSIONS[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

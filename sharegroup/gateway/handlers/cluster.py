@@ -1,6 +1,7 @@
-"""Metadata, FindCoordinator and DescribeCluster: return the upstream's responses with the gateway's addresses.
+"""Handles Metadata, FindCoordinator and DescribeCluster: the upstream's responses with the gateway's addresses.
 
-The upstream brokers apply the gateway's rights, not the caller's. These handlers remove what the caller must not see.
+The upstream brokers check the rights of the gateway, not those of the caller. The handlers therefore remove everything
+that the caller must not see.
 """
 
 import uuid
@@ -36,18 +37,18 @@ _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR
 #: Host and port in responses for a broker that clients cannot reach.
 _NOWHERE = "", -1
 _TRY_AGAIN = "the client may have moved to this gateway: retry"
-#: Most connections whose first FindCoordinator is remembered.
+#: Maximum size of `ClusterApis._moved`.
 _MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
-#: The first versions of DescribeCluster whose requests have an endpoint type, and may include fenced brokers.
+#: The first version of DescribeCluster with an endpoint type, and the first one that can include fenced brokers.
 ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
     """The handlers of Metadata, FindCoordinator and DescribeCluster.
 
-    `open_ports` opens a port for each broker that has none. `view_of` returns the broker addresses for a client
+    `open_ports` opens a gateway port for each broker that has none. `view_of` returns the broker addresses for a client
     (`Fleet`). If `view_of` is None, there is only one gateway, and all clients receive the addresses of `listeners`.
     """
 
@@ -61,7 +62,7 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
-        #: Ids of connections that have sent FindCoordinator after their client may have moved here, oldest first.
+        #: Ids of connections whose client may have moved here and has sent its first FindCoordinator, oldest first.
         self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
@@ -76,7 +77,7 @@ class ClusterApis:
     async def build_metadata(
         self, request: Request[MetadataRequest], response: MetadataResponse, topics: list[_Topic]
     ) -> MetadataResponse:
-        """Return the upstream's response with the gateways' addresses and with `topics`."""
+        """Return a response with the brokers of `response`, at addresses of gateways, and with `topics`."""
         if self._listeners.without_port(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
             await self._open_ports()
@@ -101,16 +102,17 @@ class ClusterApis:
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """Return the broker's response, and an error entry for each requested topic id that is unknown."""
+        """Return a broker's response, and an error entry for each topic id that the gateway could not send to it."""
         body, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
     async def _upstream_request(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataRequest, list[_Topic]]:
-        """Return the request for the upstream, and an error entry for each topic id that is unknown.
+        """Return the request for the upstream, and error entries for topics that the request does not contain.
 
-        Topic ids are replaced by names if the upstream does not support ids in requests.
+        If the upstream does not support topic ids in requests, the gateway replaces them by names. A topic id whose
+        name the gateway does not know gets an error entry.
         """
         body = request.body
         names = body.topics
@@ -137,7 +139,7 @@ class ClusterApis:
         return upstream_body, unknown
 
     def visible_topics(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
-        """Yield the topics that the caller may see, and an error for each other topic that the request names."""
+        """Yield those of `topics` that the caller may see, and an error for each requested one that it may not see."""
         may_see = partial(self._security.may_see, request.caller)
         requested = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
@@ -158,9 +160,9 @@ class ClusterApis:
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
         """Return the upstream's coordinators with the gateway's addresses. The share coordinator is the gateway itself.
 
-        A client that may have moved here from another gateway receives COORDINATOR_NOT_AVAILABLE, once on each
-        connection. librdkafka ignores a new address of its coordinator as long as the node id is the same, so it would
-        send heartbeats to the previous gateway. After this error it uses the address in the next response.
+        A client that may have moved here from another gateway first receives COORDINATOR_NOT_AVAILABLE, once on each
+        connection. librdkafka ignores a new address of its coordinator while the node id is the same, so it would still
+        send heartbeats to the previous gateway. After the error, librdkafka uses the address in the next response.
         """
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
@@ -191,7 +193,7 @@ class ClusterApis:
         return is_first
 
     async def _find(self, request: Request[FindCoordinatorRequest], keys: Iterable[str]) -> dict[str, Coordinator]:
-        """Find the coordinators of the keys that the caller may request, with one upstream request."""
+        """Return {key: coordinator}, with an error for each key that the caller may not request."""
         found: dict[str, Coordinator] = {}
         for key in keys:
             try:
@@ -215,10 +217,10 @@ class ClusterApis:
             self._security.authorize_find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """Return the brokers with the gateway's addresses, without the standby node.
+        """Return the brokers with the gateway's addresses, without the standby port of another gateway.
 
-        Controllers (endpoint type 2) have no ports at the gateway and are omitted. A fenced broker that has never been
-        active has no port either; it is returned with port -1 if the request includes fenced brokers.
+        Controllers (endpoint type 2) are omitted, because they have no ports at the gateway. A fenced broker that was
+        never active has no port either. If the request includes fenced brokers, such a broker is returned with port -1.
         """
         response = await self._describe(request)
         view = await self._view_of(request.caller)
@@ -238,7 +240,11 @@ class ClusterApis:
         return ClientView(self._listeners.addresses)
 
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
-        """If requested, return the operations that the caller may perform, instead of those of the gateway."""
+        """Return the operations that the caller may perform on the cluster.
+
+        Returns `of_gateway`, the upstream's value, if operations are not requested or if the caller has the gateway's
+        rights.
+        """
         if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
@@ -259,13 +265,13 @@ class ClusterApis:
 
 
 def _set_address(broker: _Broker, view: ClientView) -> bool:
-    """Set the address of a broker that clients use. Return False if clients cannot reach the broker."""
+    """Set the address at which clients reach a broker. Return False if clients cannot reach the broker."""
     broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
     return broker.broker_id in view.brokers
 
 
 def _coordinator(key: str, found: Coordinator, view: ClientView) -> FindCoordinatorResponse.Coordinator:
-    """Return a coordinator with the address that clients use; COORDINATOR_NOT_AVAILABLE if they cannot reach it."""
+    """Return a coordinator with its address for clients, or COORDINATOR_NOT_AVAILABLE if they cannot reach it."""
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE
     return FindCoordinatorResponse.Coordinator(

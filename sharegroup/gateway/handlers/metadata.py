@@ -1,10 +1,13 @@
-"""Metadata: responds from a cached snapshot of the upstream's response where possible, because that costs little.
+"""Handles Metadata, if possible from a cached snapshot of the upstream's response, because that costs little.
 
-    all topics, or large ones       from a fresh snapshot, without topics that the caller may not see
-    topics by name or id            from a snapshot if it is fresh; otherwise requested from the upstream
-    topics missing in the snapshot  requested from the upstream, which may create them
-    authorized operations           requested from the upstream, because snapshots do not contain them
-    brokers older than the client   requested from the upstream and converted; topic ids are added if they have none
+    the request is for              the metadata comes from
+    all topics, or large metadata   the snapshot, which is first refreshed if it is not fresh
+    few topics, by name or id       the snapshot if it is fresh, otherwise the upstream
+    topics not in the snapshot      the upstream, which may create them
+    authorized operations           the upstream, because snapshots do not contain them
+    a version that brokers lack     the upstream; the gateway converts the response, and adds topic ids if needed
+
+Topics that the caller may not see are removed.
 
 The brokers in each response depend on the client (`ClusterApis.build_metadata`).
 """
@@ -41,7 +44,7 @@ class Metadata:
         self._cluster_apis, self._snapshots, self._security = cluster_apis, snapshots, security
 
     async def __call__(self, request: Request[MetadataRequest]) -> AnyResponse:
-        """Return the metadata in the client's version, from a snapshot or from the upstream."""
+        """Return the metadata in the version of the request, from a snapshot or from the upstream."""
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
@@ -84,7 +87,7 @@ class Metadata:
     async def _request(
         self, request: Request[MetadataRequest], topics: list[_RequestTopic]
     ) -> Iterable[MetadataResponse.MetadataResponseTopic]:
-        """Request only these topics from the upstream."""
+        """Request `topics` from the upstream, and return their metadata."""
         may_create = request.body.allow_auto_topic_creation
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
         body.API_VERSION = request.version
@@ -93,7 +96,7 @@ class Metadata:
 
 
 def _requests_all(request: Request[MetadataRequest]) -> bool:
-    """Return whether all topics are requested: by null, or by an empty list in version 0, which has no null."""
+    """Return whether all topics are requested: with null or, in version 0, with an empty list."""
     topics = request.body.topics
     return topics is None or (request.version == 0 and not topics)
 
@@ -106,12 +109,12 @@ def _requests_operations(request: Request[MetadataRequest]) -> bool:
 
 
 def _piece(snapshot: MetadataBytes, topic: _RequestTopic) -> TopicPiece | None:
-    """Find a topic by name, or by id if it has no name."""
+    """Return a requested topic from the snapshot, by name or else by id; None if the snapshot lacks it."""
     return snapshot.by_id.get(topic.topic_id) if topic.name is None else snapshot.topics.get(topic.name)
 
 
 def _found(snapshot: MetadataBytes, requested: Iterable[_RequestTopic]) -> list[TopicPiece]:
-    """Return the requested topics without duplicates."""
+    """Return the requested topics that the snapshot contains, without duplicates."""
     found = {piece.name: piece for topic in requested if (piece := _piece(snapshot, topic)) is not None}
     return list(found.values())
 

@@ -1,4 +1,4 @@
-"""Forwarded requests: authorizes them, and creates the clients' links to the upstream brokers."""
+"""Authorizes requests that are forwarded to the upstream brokers, and creates the clients' links to these brokers."""
 
 import asyncio
 import logging
@@ -26,14 +26,14 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: Time after which all brokers should have applied a DeleteTopics or CreatePartitions.
+#: Time (in seconds) after which all brokers should have applied a DeleteTopics or CreatePartitions.
 SECOND_REFRESH_S = 1.0
 
 
 class PassthroughRequests:
     """Authorizes forwarded requests and creates clients' links to brokers.
 
-    `settings` are kafka-python's, for the links. `groups` returns which group ids belong to share groups.
+    `settings` are the kafka-python settings of the links. `groups` returns which group ids belong to share groups.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PassthroughRequests:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> PassthroughDecision:
-        """Authorize a request. Returns what to forward of it, and what the gateway adds to the response.
+        """Authorize a request. Return the part that is forwarded, and what the gateway adds to the response.
 
         If there are no ACLs, requests that name no topics and create no group are forwarded without being decoded.
 
@@ -70,7 +70,7 @@ class PassthroughRequests:
         return await self._reject_group_creation(decision, caller, header)
 
     async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
-        """Return whether the group id in a request, which is its first field, is that of a share group.
+        """Return whether a request is for a share group. The request must begin with the group id.
 
         Raises MalformedRequestError if the group id cannot be decoded.
         """
@@ -107,7 +107,7 @@ class PassthroughRequests:
         return decision
 
     def create_link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
-        """Create a client's link to a broker, with the client's `settings` or else the gateway's."""
+        """Create a client's link to a broker. If `settings` is None, the gateway's own settings are used."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
@@ -132,10 +132,10 @@ class PassthroughRequests:
         return None if topic is None else topic.name
 
     def _topics_changed(self, api_key: int) -> None:
-        """Make a change of topics visible to clients, after a forwarded request has changed them.
+        """Refresh the gateway's view of the topics, after a forwarded request has changed topics.
 
-        After a DeleteTopics, fetches that wait for a deleted topic end. After a CreatePartitions, the next heartbeats
-        report the new partitions to the job.
+        After a DeleteTopics, the refresh ends fetches that wait for a deleted topic. After a CreatePartitions, the next
+        heartbeats report the new partitions to the job.
         """
         self._cluster.snapshots.invalidate()
         if api_key not in (DELETE_TOPICS, CREATE_PARTITIONS):

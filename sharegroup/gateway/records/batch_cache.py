@@ -2,7 +2,8 @@
 
 Members of a share-partition receive parts of the same batches, and so do groups that read the same topic. The unit of
 the cache is a chunk, that is, the batches in one Fetch response for a topic partition. A chunk keeps the bytes of that
-response in memory, so chunks are evicted as a whole: the least recently used one first, of any partition.
+response in memory, so it can be evicted only as a whole. The least recently used chunk of all partitions is evicted
+first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +15,8 @@ from uuid import UUID
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
-#: Memory of the objects for one batch besides its bytes. It is counted because it dominates for small batches.
+#: Memory (in bytes) of the objects for one batch, besides the batch's own bytes. It is counted because small batches
+#: have fewer bytes than that.
 BATCH_OVERHEAD = 400
 
 
@@ -32,13 +34,13 @@ class CacheKey(NamedTuple):
 class Chunk(NamedTuple):
     """The part of the log from `first_offset` to `last_offset` that one Fetch response contains.
 
-    Offsets in this part without a batch do not exist, or no longer exist.
+    Offsets in this part that are in no batch do not exist, or no longer exist.
 
     Attributes:
         first_offset: the offset that was fetched.
         last_offset: the last offset of the last batch.
         batches: the batches, as views into the bytes of the response.
-        size: the size of these bytes.
+        size: the size of the batches in the response, in bytes.
     """
 
     first_offset: int
@@ -48,14 +50,14 @@ class Chunk(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """A contiguous part of the log, as `slice_response` uses it. `covered` are its offsets, `batches` its batches."""
+    """A contiguous part of the log: its first and last offset (`covered`) and its batches. See `slice_response`."""
 
     covered: OffsetRange
     batches: Sequence[RecordBatch]
 
 
 class BatchCache:
-    """Chunks of topic partitions, of up to `max_bytes` in total. The last used chunk is kept even if it is larger."""
+    """A cache of chunks that uses up to `max_bytes`. It keeps the last used chunk even if this chunk is larger."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -69,7 +71,7 @@ class BatchCache:
         return len(self._used)
 
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
-        """Add a chunk and remove the chunks that it contains, unless a cached chunk contains it.
+        """Add a chunk, and remove cached chunks inside it. Nothing is added if a cached chunk contains the new one.
 
         Raises ValueError if the chunk contains no offset.
         """
@@ -92,7 +94,7 @@ class BatchCache:
     def lookup(self, key: CacheKey, offset: int, max_bytes: int | None = None) -> Sequence[Chunk]:
         """Return consecutive chunks that contain the log from `offset` on; empty if `offset` is not cached.
 
-        If `max_bytes` is given, the chunks after the first one have about this size together.
+        If `max_bytes` is given, the result ends when the chunks after the first one have this size in total.
         """
         chunks = self._partitions.get(key, ())
         found: list[Chunk] = []
@@ -133,9 +135,9 @@ class BatchCache:
 
 
 def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPart | None:
-    """Return the batches from `offset` on, until those with data have `max_bytes`; None if `chunks` is empty.
+    """Return the batches from `offset` on, with about `max_bytes` of data batches; None if `chunks` is empty.
 
-    `chunks` are those that `lookup` returned. The result contains at least one batch if there is any, to make progress.
+    `chunks` is a result of `lookup`. The batch that reaches `max_bytes` is included, so that each call makes progress.
     """
     if not chunks:
         return None

@@ -1,7 +1,7 @@
 """An incremental fetch session with one broker (KIP-227). No clock, no I/O.
 
-The first request of a session names all partitions. Later requests name only those whose offset has changed, so a
-request for a thousand partitions without new records is as small as one for a single partition. A broker that has no
+The first request of a session names all partitions. Later requests name only partitions whose offset has changed. If a
+thousand partitions have no new records, a request is therefore as small as for a single partition. A broker that has no
 room for a session returns the session id 0. Each request then names all partitions.
 """
 
@@ -20,7 +20,7 @@ class FetchStep(NamedTuple):
     Attributes:
         session_id: the id of the session, or `NO_SESSION`.
         epoch: the epoch of the session.
-        offsets: {partition that is added or whose offset has changed: offset to fetch}.
+        offsets: {partition: offset to fetch}, for partitions that are new or whose offset has changed.
         forgotten: partitions that the broker must remove from the session.
     """
 
@@ -61,7 +61,7 @@ class FetchSession:
         self._offsets.pop(key, None)
 
     def next_step(self) -> FetchStep:
-        """Return the next request. The caller must call `on_response` or `reset` before it calls this method again."""
+        """Return the next request. `on_response` or `reset` must be called before the next call of this method."""
         changed = {key: offset for key, offset in self._offsets.items() if self._sent.get(key) != offset}
         forgotten = [key for key in self._sent if key not in self._offsets]
         self._sent = dict(self._offsets)

@@ -4,12 +4,12 @@ The batches are cached (`BatchCache`), because members of a share-partition rece
 one read of a part of a log is in flight. All callers that need the part wait for this read.
 
 If a partition has a new leader epoch, its cached batches are discarded, because its log may have been truncated. Topics
-are read by id, so that a topic that was created again under the same name is not confused with the old one. They are
-read by name if the broker does not support ids.
+are read by id, so that a topic that was created again under the same name is not confused with the old one. If the
+broker does not support ids, topics are read by name.
 
-If a response has no records below the end of the log, either compaction has removed the records, or reading remote
-storage took too long. Such a part is read again after an increasing pause. Its records are regarded as removed only
-when the broker returns a later batch for it.
+A response may have no records although the end of the log is not reached. Then either compaction has removed the
+records, or reading remote storage took too long. The gateway reads this part of the log again after an increasing
+pause. It regards the records as removed only when the broker returns a later batch.
 """
 
 import asyncio
@@ -38,25 +38,25 @@ logger = logging.getLogger(__name__)
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
 READ_BYTES = 4 * 1_048_576
-#: The last version of Fetch that identifies topics by name, and the first one that uses ids. Ids that the gateway
-#: computed itself must not be sent.
+#: The last version of Fetch that identifies topics by name, and the first one that uses ids. Topic ids that the gateway
+#: computed itself must not be sent to brokers.
 NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 #: Timeout of a read in seconds. It must be sufficient for `READ_BYTES` over a slow network.
 READ_TIMEOUT_S = 10.0
 #: First and longest pause before a read without a result is retried. The pause doubles each time.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
-#: A shorter remaining pause counts as none, because it is a rounding error of timers.
+#: A remaining pause below this time counts as over, because it is a rounding error of timers.
 CLOCK_RESOLUTION_S = 0.001
-#: Most parts of logs whose pause is kept.
+#: Most pauses that are kept in memory.
 MAX_PAUSED = 10_000
 
 
 class LogReadError(ShareGroupError):
     """The broker did not return a part of the log.
 
-    `code` is the broker's error (0 if it returned no records), and `log_start_offset` the start of its log (-1 if
-    unknown).
+    `code` is the broker's error code; 0 if the response had no error and no records. `log_start_offset` is the first
+    offset of the log; -1 if unknown.
     """
 
     def __init__(self, code: int, log_start_offset: int) -> None:
@@ -79,7 +79,7 @@ class LogPosition(NamedTuple):
 
     @property
     def key(self) -> CacheKey:
-        """The key in the cache: the same partition with the same isolation level."""
+        """The cache key of this partition with this isolation level."""
         return CacheKey(self.topic.topic_id, self.partition, self.read_committed)
 
 
@@ -105,16 +105,16 @@ class LogReader:
         cluster.on_log_change(self._discard)
 
     def get_cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
-        """Return consecutive chunks of the log from `offset` on, up to `max_bytes`.
+        """Return consecutive cached chunks of the log from `offset` on, up to about `max_bytes`.
 
-        Empty if the part has not been read.
+        The result is empty if `offset` is not cached.
         """
         return self._cache.lookup(position.key, offset, max_bytes)
 
     def pause_s(self, position: LogPosition, offset: int) -> float:
-        """Return for how many seconds the part of the log that begins at `offset` must not be read again.
+        """Return for how many more seconds the log must not be read at `offset`.
 
-        A pause follows a read that returned nothing. The result is 0 if there is no pause.
+        Such a pause follows a read that returned nothing. The result is 0 if there is no pause.
         """
         pause = self._paused.get((position.key, offset))
         left_s = 0.0 if pause is None else pause.until - asyncio.get_running_loop().time()
@@ -123,13 +123,13 @@ class LogReader:
     async def read(self, position: LogPosition, offset: int) -> None:
         """Read the part of the log that begins at `offset` into the cache.
 
-        Raises LogReadError if the broker does not return it, and UpstreamUnavailableError if the broker does not
-        respond.
+        Raises LogReadError if the broker does not return this part, and UpstreamUnavailableError if the broker does
+        not respond.
         """
         await asyncio.shield(self._task(position, offset))
 
     def prefetch(self, position: LogPosition, offset: int) -> None:
-        """Start to read a part that is not cached. An error is raised only to callers that later wait for this read."""
+        """Start to read the log at `offset` if it is not cached. Only callers that wait for this read get its error."""
         if not self._cache.lookup(position.key, offset, 1) and not self.pause_s(position, offset):
             self._task(position, offset)
 
@@ -187,7 +187,7 @@ class LogReader:
         return leader
 
     async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> _Fetched:
-        """Return the broker's response for the partition. Raises LogReadError if it contains an error."""
+        """Return the broker's response for the partition. Raises LogReadError if the response contains an error."""
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
         response = await self._request(position, leader, request, newest)
@@ -212,7 +212,7 @@ class LogReader:
         return await self._cluster.while_leading(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
-        """Return the log start offset, or -1. Kafka's brokers do not return it with OFFSET_OUT_OF_RANGE."""
+        """Request the log start offset, because OFFSET_OUT_OF_RANGE errors lack it. Return -1 if it is unknown."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
         response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
@@ -220,7 +220,7 @@ class LogReader:
 
 
 def chunk_from(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
-    """Return the chunk that one partition of a Fetch response contains from `offset` on; None if it has no batches."""
+    """Return one partition of a Fetch response as a chunk that begins at `offset`; None if there are no batches."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
     records = found.records or b""
     assert not isinstance(records, ApiData)  # kafka-python decodes records only for its own metadata topics
@@ -229,7 +229,7 @@ def chunk_from(found: _Fetched, offset: int, read_committed: bool) -> Chunk | No
 
 
 def fetch_partition(partition: int, offset: int) -> FetchRequest.FetchTopic.FetchPartition:
-    """Return the part of a Fetch that reads a partition from `offset`, up to READ_BYTES."""
+    """Return the part of a Fetch request that reads a partition from `offset`, up to `READ_BYTES`."""
     return FetchRequest.FetchTopic.FetchPartition(
         partition=partition,
         current_leader_epoch=-1,

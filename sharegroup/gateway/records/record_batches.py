@@ -1,7 +1,9 @@
-"""Decodes the headers of the record batches in a Fetch response: offsets, and whether clients may receive them. No I/O.
+"""Decodes the headers of the record batches in a Fetch response. No I/O.
 
-Batches are forwarded unchanged, so their records are not decoded, except the key of a transaction marker. Message sets
-of magic 0 and 1, which old logs may contain, are batches too. Each message is one batch. The offset of a compressed
+A header contains the offsets of its batch, and shows whether clients may receive the batch. Batches are forwarded
+unchanged, so their records are not decoded. The only exception is the key of a transaction marker.
+
+Old logs may contain message sets of magic 0 and 1. Each message in them counts as one batch. The offset of a compressed
 message is that of the *last* message inside it.
 """
 
@@ -17,7 +19,7 @@ from sharegroup.errors import ShareGroupError
 _LOG_OVERHEAD = 12
 #: The fields base offset, length and magic, which have the same position in all formats.
 _PREFIX = struct.Struct(">qi4xb")
-#: The fields attributes, last offset delta, producer id and number of records of a batch of magic 2, from its start.
+#: The header of a batch of magic 2: attributes, last offset delta, producer id, number of records (others are skipped).
 _HEADER = struct.Struct(">21xhi16xq6xi")
 _LEGACY_ATTRIBUTES = _PREFIX.size
 #: {magic: minimum value of the length field of a batch or message}
@@ -26,7 +28,7 @@ _MIN_LENGTH = {0: 14, 1: 22, 2: _HEADER.size - _LOG_OVERHEAD}
 _CODEC_MASK = 0x07
 _TRANSACTIONAL_MASK = 0x10
 _CONTROL_MASK = 0x20
-#: The type of an abort marker. It is in the key of a control record: int16 version, int16 type.
+#: The type of an abort marker. The key of a control record consists of an int16 version and this int16 type.
 _ABORT = 0
 _MAX_VARINT_BYTES = 10
 
@@ -67,7 +69,7 @@ def read_batches(
 
     Batches that end below `fetch_offset` are skipped. An incomplete batch at the end is skipped, because brokers may
     truncate it. The first offset of a compressed message of magic 0 or 1 is unknown. It is assumed to be the fetch
-    offset or the offset after the previous batch.
+    offset or the offset after the previous batch, whichever is higher.
 
     `aborted` contains the AbortedTransactions of the partition, as (producer id, first offset) in any order. It is
     empty for read_uncommitted. Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
@@ -134,7 +136,7 @@ def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
 
 
 class _OpenAbortedTransactions:
-    """The transactions that are open at the current batch and end with an abort, while batches are read in log order.
+    """Tracks which aborted transactions are open at the current batch. Batches must be read in log order.
 
     A producer is added at the first offset of its transaction and removed at its abort marker, as in Kafka's consumer.
     """
@@ -162,9 +164,9 @@ class _OpenAbortedTransactions:
 
 
 def _control_type(data: memoryview) -> int:
-    """Return the type of a control batch, from the key of its first record. Control batches are never compressed.
+    """Return the type of a control batch, which is in the key of its first record.
 
-    Raises CorruptRecordBatch if there is no complete record.
+    Control batches are never compressed. Raises CorruptRecordBatch if there is no complete record.
     """
     try:
         position = _skip_varint(data, _HEADER.size) + 1  # its length; attributes are one byte

@@ -28,10 +28,10 @@ class Limits(NamedTuple):
     """The remaining limits for one partition of a ShareFetch response (KIP-932; `is_record_limit` is from KIP-1206).
 
     Attributes:
-        max_records: the most records; exact if `is_record_limit`, otherwise a batch that has begun is completed.
+        max_records: the most records. Unless `is_record_limit`, it may be exceeded to complete the last batch.
         max_bytes: the most bytes of record batches.
-        batch_size: an entry of AcquiredRecords with at least so many records ends with its batch; unused if
-            `is_record_limit`.
+        batch_size: an entry of AcquiredRecords with at least this many records does not continue into the next batch;
+            unused if `is_record_limit`.
         is_record_limit: whether `max_records` is exact.
         must_progress: whether the first batch is sent even if it is larger than `max_bytes`.
     """
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
 class Slice(NamedTuple):
     """One partition of a ShareFetch response.
 
-    The ranges that were given are divided into `acquired`, `gaps` and `left`, each ascending and disjoint.
+    `slice_response` divides its ranges into `acquired`, `gaps` and `left`. Each of these is ascending and disjoint.
 
     Attributes:
         acquired: the ranges to list in the response.
@@ -55,7 +55,7 @@ class Slice(NamedTuple):
         left: ranges that stay in the buffer.
         record_count: the number of offsets in `acquired`.
         byte_count: the size of `records` in bytes.
-        rest_of_batch: the number of offsets in the last batch after the last acquired one.
+        rest_of_batch: the number of offsets in the last batch that are above the last acquired offset.
     """
 
     acquired: list[AcquiredRange]
@@ -68,7 +68,10 @@ class Slice(NamedTuple):
 
 
 def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
-    """Return the leading part of `ranges` that may be delivered in one response; `ranges` must not be empty."""
+    """Return the first of `ranges`, as far as they may be delivered in one response. `ranges` must not be empty.
+
+    A record in its last delivery attempt is delivered alone (`last_attempts`).
+    """
     together = attempts_together(ranges, delivery_count_limit)
     if together == len(ranges):
         return ranges
@@ -82,8 +85,9 @@ def slice_response(
     """Divide `ranges` by the record batches of the log and the limits of the response.
 
     `ranges` are acquired and not sent yet. `ranges` and `batches` are ascending and disjoint. `covered` is the part of
-    the log that has been read completely, so acquired offsets in it that are in no data batch are gaps. As long as the
-    first offset of `left` is in `covered`, another call with `left` makes progress.
+    the log that has been read completely; None if nothing has been read. Acquired offsets in `covered` that are in no
+    data batch are therefore gaps. If the first offset of `left` is in `covered`, another call with `left` makes
+    progress.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -123,7 +127,7 @@ class _Walk:
         self._advance()
 
     def take(self, last_offset: int, most: int | None = None) -> Iterator[AcquiredRange]:
-        """Advance to `last_offset`, or by `most` offsets if that is less, and yield the passed parts of ranges."""
+        """Advance past `last_offset`, but by at most `most` offsets. Yield the parts of ranges that were passed."""
         while not self.is_done and self.first <= last_offset and most != 0:
             end = min(self._last, last_offset)
             if most is not None:
@@ -172,7 +176,7 @@ class _Response:
         return self._limits.is_record_limit and self._record_count >= self._limits.max_records
 
     def has_room_for(self, batch: RecordBatch) -> bool:
-        """Return whether the limits allow to add the batch."""
+        """Return whether the limits allow the batch to be added."""
         if self._record_count >= self._limits.max_records:
             return False
         if not self._records and self._limits.must_progress:
@@ -180,7 +184,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add the batch, and the acquired offsets in it up to the exact record limit."""
+        """Add a batch, and list the acquired offsets in it, but not more than an exact record limit allows."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset
@@ -192,9 +196,10 @@ class _Response:
             self._list(piece, splits)
 
     def skip_to(self, walk: _Walk, last_offset: int) -> None:
-        """Advance to `last_offset` without a batch to send.
+        """Advance past `last_offset` without adding a batch.
 
-        Acquired offsets in the part of the log that has been read are therefore gaps. The others stay in the buffer.
+        The acquired offsets that are passed are in no data batch. Those in the part of the log that has been read are
+        gaps. All others stay in the buffer.
         """
         covered_first, covered_last = self._covered
         for first, last, count in walk.take(last_offset):
@@ -203,7 +208,7 @@ class _Response:
             self._leave(max(first, covered_last + 1, covered_first), last, count)
 
     def finish(self, walk: _Walk) -> Slice:
-        """Return the slice. The ranges that have not been passed stay in the buffer."""
+        """Return the finished slice. Ranges that `walk` has not passed stay in the buffer."""
         self._left += walk.rest()
         rest = self._last_offset - self._acquired[-1].last_offset if self._acquired else 0
         return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count, rest)

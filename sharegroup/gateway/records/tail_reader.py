@@ -1,8 +1,8 @@
 """Reads the ends of logs continuously, and adds new record batches to the cache from which members are served.
 
-Each broker has a separate connection and fetch session for this, so that new records never wait behind the long reads
-of other members. A broker that fails or does not respond delays only its own partitions. If the leader of a partition
-changes, the partition is read from the new leader at the same offset.
+The gateway has a separate connection and fetch session to each broker for this. Therefore new records never wait behind
+long reads for other members. A broker that fails or does not respond delays only its own partitions. If the leader of a
+partition changes, the partition is read from the new leader at the same offset.
 
 A read begins at least `PACE_S` after the previous one. Otherwise, at a high rate, each record would arrive in a
 response of its own, and the cost of these responses would delay all records.
@@ -39,16 +39,16 @@ logger = logging.getLogger(__name__)
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
-#: How long a broker waits for new records. A partition that is added meanwhile is read after at most this time.
+#: How long a broker waits for new records, in ms. A partition that is added meanwhile is read after at most this time.
 MAX_WAIT_MS = 200
 #: The minimum time from one read of a broker to the next, and the pause after a failure, in seconds.
 PACE_S, RETRY_S = 0.005, 0.25
-#: Timeout of a read, and for how long reads of a partition may fail before the partition is reported as lost.
+#: Timeout of a read in seconds. A partition is reported as lost when its reads have failed for `LOST_AFTER_S`.
 TIMEOUT_S, LOST_AFTER_S = 3.0, 5.0
 
 
 class Connections(Protocol):
-    """Connections to the brokers that nothing else uses, such as `NodeConnections`."""
+    """Returns connections to brokers that only the tail reader uses; implemented by `NodeConnections`."""
 
     def get(self, node_id: int) -> ReconnectingConnection:
         """Return the connection to a broker. Raises UpstreamUnavailableError if the broker is unknown."""
@@ -58,8 +58,8 @@ class TailReader:
     """Reads partitions continuously, each from a given offset until it is removed. Must be used on the event loop.
 
     `on_read` is called with a partition and the offset up to which it has been read. `on_lost` is called with a
-    partition that is no longer read, because its offset does not exist (any longer) or because its reads have failed
-    for too long.
+    partition that is no longer read. Either the offset to read does not exist (any longer), or reads of the partition
+    have failed for too long.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class TailReader:
         cluster.on_log_change(self._on_log_change)
 
     def follow(self, position: LogPosition, offset: int) -> None:
-        """Start to read a partition from `offset`, which must exist or be the end of the log.
+        """Start to read a partition from `offset`. The offset must exist or be the end of the log.
 
-        Does nothing if the partition is already read.
+        Does nothing if the partition is already being read.
         """
         if position.key not in self._positions:
             self._positions[position.key] = position
@@ -121,7 +121,7 @@ class TailReader:
         broker.start()
 
     def _retry_later(self, position: LogPosition, offset: int) -> None:
-        """Read the partition again after a pause, from its leader in newer metadata."""
+        """Read the partition again after a pause, from the leader that refreshed metadata contains."""
         if self._is_lost(position.key, asyncio.get_running_loop().time()):
             return
         task = asyncio.ensure_future(self._retry(position, offset))
@@ -136,9 +136,9 @@ class TailReader:
             self._add(position, offset)
 
     def _is_lost(self, key: CacheKey, failed_s: float) -> bool:
-        """Record that a read failed at `failed_s`. Return whether the reads have failed for too long.
+        """Record that a read of a partition failed at `failed_s`. Return whether its reads have failed for too long.
 
-        In that case the partition is removed and reported as lost.
+        In that case, the partition is removed and reported as lost.
         """
         if failed_s - self._failed_s.setdefault(key, failed_s) < LOST_AFTER_S:
             return False
@@ -220,7 +220,7 @@ class TailReader:
         )
 
     def _name(self, topic_id: UUID) -> str:
-        """Return the name of a topic, which brokers without topic ids in Fetch require."""
+        """Return the name of a topic; empty if unknown. Brokers without topic ids in Fetch require the name."""
         topic = self._cluster.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
@@ -241,7 +241,7 @@ class TailReader:
 
 
 class _BrokerTails:
-    """Reads the partitions that one broker leads, as long as there are some to read."""
+    """Reads partitions that one broker leads, with one isolation level, until no partition is left to read."""
 
     def __init__(self, reader: TailReader, node_id: int, read_committed: bool) -> None:
         self._reader, self._node_id, self._read_committed = reader, node_id, read_committed

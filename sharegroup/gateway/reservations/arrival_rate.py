@@ -8,7 +8,7 @@ _MEMORY_MS = 1_000
 
 
 class ArrivalRate:
-    """Counts events with an exponential decay, so that those of the last second count most."""
+    """Counts events with an exponential decay, so that the events of the last second count most."""
 
     def __init__(self) -> None:
         self._count = 0.0

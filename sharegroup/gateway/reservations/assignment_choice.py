@@ -1,4 +1,4 @@
-"""Chooses which waiting members receive which of the records that have arrived. No clock, no I/O."""
+"""Divides records that have arrived among the members that wait for records. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Candidate(NamedTuple, Generic[M]):
 
 
 class Assignment(NamedTuple, Generic[M]):
-    """The ascending ranges that are assigned to a member."""
+    """The offset ranges that are assigned to a member, in ascending order."""
 
     member: M
     ranges: tuple[OffsetRange, ...]
@@ -27,11 +27,11 @@ class Assignment(NamedTuple, Generic[M]):
 def choose_members(
     ranges: Sequence[OffsetRange], candidates: Sequence[Candidate[M]], at_least: int
 ) -> list[Assignment[M]]:
-    """Divide `ranges` among `candidates`. Those that were served least recently must come first in the list.
+    """Divide `ranges` among `candidates`. The candidates that were served least recently must come first in the list.
 
-    Each candidate receives at most an equal share, or `at_least` records if that is more. Because each assignment is a
-    row, a few records go to one member. Offsets are assigned in order. Offsets for which no candidate has room stay
-    unassigned.
+    Each candidate receives at most an equal share, or `at_least` records if that is more. A few records then all go to
+    one member, because each assignment costs a row. Offsets are assigned in ascending order. Offsets for which no
+    candidate has room stay unassigned.
     """
     total = sum(last - first + 1 for first, last in ranges)
     left = list(ranges)

@@ -1,4 +1,4 @@
-"""The lease of this gateway at one job, that is, the time until which its reservations are valid.
+"""The lease of this gateway at one job, that is, the time until which the gateway's reservations are valid.
 
 The gateway renews the lease with one row for all share-partitions in which it has reserved offsets. The lease runs from
 the append of that row. The broker returns the time of the append, so the gateway needs no response from the job.
@@ -19,24 +19,25 @@ from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 
 #: Duration of a lease while no records are assigned. It is long because each renewal requires a micro-batch of the job.
 LEASE_MS = MAX_LEASE_MS
-#: Duration of a lease that is renewed while records are assigned, which requires micro-batches anyway. If the gateway
-#: is killed, its reserved records are not delivered for this long.
+#: Duration of a lease that is renewed while records are assigned. It is short, because the reserved records of a killed
+#: gateway are not delivered until its lease ends. The assignments require micro-batches anyway.
 BUSY_LEASE_MS = 3_000
-#: The last part of a lease, in which no records are assigned, because the row must be appended before the lease ends.
+#: The last part of a lease, in which no records are assigned. Rows that assign records must be appended before its end.
 LEASE_MARGIN_MS = 500
 
 
 class GatewayLease:
     """The lease of this gateway at one job.
 
-    `on_begin` is called when a new lease has begun. If an earlier lease had ended, `on_lapse` is called before that.
+    `on_begin` is called when a new lease has begun. If an earlier lease had ended, `on_lapse` is called first.
     """
 
     def __init__(self, job: JobChannel, on_begin: Callable[[], None], on_lapse: Callable[[], None]) -> None:
         self._job, self._on_begin, self._on_lapse = job, on_begin, on_lapse
         self._is_renewing = False
         self._busy_until_ms = 0
-        #: The end of the lease in ms since the epoch, by which assignments must be appended; -1 if there was none yet.
+        #: When the lease ends, in ms since the epoch; -1 before the first lease. Rows that assign records must be
+        #: appended by then.
         self.end_ms = -1
 
     def is_usable(self, now_ms: int) -> bool:
@@ -48,7 +49,10 @@ class GatewayLease:
         self._busy_until_ms = now_ms + BUSY_LEASE_MS
 
     def renew(self, group_id: str, now_ms: int) -> None:
-        """Append a row that renews the lease if less than half of it is left. `group_id` is any group of the job."""
+        """Append a row that renews the lease, if less than half of the lease is left.
+
+        `group_id` is the id of any group that the job serves.
+        """
         lease_ms = BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
         if self._is_renewing or now_ms < self.end_ms - lease_ms // 2:
             return

@@ -13,10 +13,14 @@ that members do not wait for the job while records arrive steadily. If the job r
 A response contains all reserved offsets, including used ones whose `assign` rows the job has not read yet. Therefore
 the gateway stores the offsets that it has used.
 
-Epochs. A reservation also ends when the gateway's lease ends (`gateway_lease`), when the group has no members for a
-while (an administrator may have reset its offsets), or when the outcome of an append is unknown. The job sends no
-response in these cases. The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have
-no effect on a later reservation.
+Epochs. A reservation also ends in the following cases, although the job sends no response:
+
+- The gateway's lease ends (`gateway_lease`).
+- The group has no members for a while. An administrator may then have reset its offsets.
+- The outcome of an append is unknown.
+
+The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have no effect on a later
+reservation.
 """
 
 from __future__ import annotations
@@ -28,21 +32,23 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import OffsetRange
 
-#: The smallest slice per waiting member, and the smallest slice in total.
+#: The smallest number of offsets in a slice (one request for offsets), for each waiting member and in total.
 RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
-#: A slice should last for this many ms at the observed rate, and for this many response times of the job, because its
+#: At the observed rate, a slice should last for this many ms, and also for this many response times of the job, whose
 #: micro-batches may be slow. Half of the slice must last until the next slice arrives.
 SLICE_MS, SLICE_RESPONSES = 3_000, 4
 #: Pause before the next request after a failure.
 FAILURE_PAUSE_MS = 1_000
-#: If a response is this late, it may be lost, so another request is sent. The late response is applied if it arrives.
+#: After this time without a response, another request is sent, because the response may be lost. A late response is
+#: still applied.
 LOST_AFTER_MS = 5_000
 
 
 class PartitionReservation:
-    """The reservation of one share-partition: the reserved offsets, and when to request how many more. Times are in ms.
+    """Stores the reserved offsets of one share-partition, and decides when to request more. Times are in ms.
 
-    `epochs` returns the epochs of all reservations of this gateway, so that each is used only once.
+    Each reservation epoch is the next number from `epochs`. All reservations of this gateway use the same iterator, so
+    no epoch is used twice.
     """
 
     def __init__(self, epochs: Iterator[int]) -> None:
@@ -64,7 +70,7 @@ class PartitionReservation:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
-        """Return how many offsets to reserve now, or None.
+        """Return how many offsets to reserve now; None if no request is needed or allowed.
 
         The caller must call `record_request` after it has sent the row. `waiting` is the number of members that wait.
         `records_per_s` is the rate at which this gateway has recently delivered records of the share-partition.
@@ -78,7 +84,7 @@ class PartitionReservation:
         return wanted if is_half_used else None
 
     def may_request(self, now_ms: int) -> bool:
-        """Return whether half of the slice is used and no request is open, so that more offsets may be requested."""
+        """Return whether more offsets may be requested: half of the last slice is used, and no request is open."""
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
         return all(now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
@@ -129,11 +135,11 @@ class PartitionReservation:
 
     @property
     def may_hold(self) -> bool:
-        """Whether the job may have reserved offsets, according to responses or because a request is open."""
+        """Whether the job may hold reserved offsets: some are unused, or a request for offsets is open."""
         return bool(self._reserved or self._requests)
 
     def assignable_ranges(self, end_offset: int) -> list[OffsetRange]:
-        """Return the offsets that can be assigned. `end_offset` is the offset up to which the log has been read."""
+        """Return the unused reserved offsets below `end_offset`, the offset up to which the log has been read."""
         if end_offset <= 0:
             return []
         return [OffsetRange(first, last) for first, last, _ in self._reserved.items(None, end_offset - 1)]
@@ -146,7 +152,7 @@ class PartitionReservation:
         self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
-        """Discard the reservation, because it is returned to the job or its state at the job is unknown."""
+        """Begin a new epoch without offsets. The old ones were returned to the job, or their state is unknown."""
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()

@@ -1,4 +1,4 @@
-"""Delivers new records to waiting members without waiting for the job, from reserved offsets.
+"""Delivers new records at reserved offsets to waiting members, without waiting for the job.
 
 ::
 
@@ -7,8 +7,9 @@
     records arrive  ->  choose a member, send an `assign` row
     row is durable  ->  add the records to the member's buffer, and answer its fetch
 
-A record is added to a buffer only if its row was appended within the lease of the reservation and while the member was
-certainly in its group. Otherwise the row has no effect, and the job acquires the record for some member as usual.
+A record is added to a buffer only if its `assign` row was appended before the gateway's lease ended, and while the
+member was certainly in its group. Otherwise the row has no effect. The job then acquires the record for some member as
+usual.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: If no member has waited for `IDLE_MS`, a reservation is returned if records have arrived, because members of other
-#: gateways could receive them. Otherwise it is returned after `EMPTY_IDLE_MS`, because each reservation costs two rows.
+#: A reservation is returned when no member has waited for `IDLE_MS` and records have arrived, because members of other
+#: gateways could receive these. If no records have arrived, it is returned only after `EMPTY_IDLE_MS`, because each
+#: reservation costs two rows.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
-#: The leases of a group's members are looked up again this long before the last of them ends.
+#: The leases of a group's members are looked up again when the longest of these leases has only this time left.
 MEMBERS_MS = 5_000
-#: A member may receive the records that arrive in this time, even if these are more than its equal share.
+#: A member may receive as many records as arrive in this time, even if this is more than its equal share.
 SHARE_MS = 20
 
 
@@ -66,9 +68,9 @@ class ReservedDelivery:
         self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
         self._partitions: dict[SharePartitionKey, ReservedPartition] = {}
         self._by_log: dict[CacheKey, dict[ReservedPartition, None]] = {}
-        #: The leases of this gateway, by cell.
+        #: {cell: lease of this gateway at the cell's job}.
         self._own_leases: dict[str, GatewayLease] = {}
-        #: Rows that return reservations and could not be appended yet.
+        #: Rows that return reservations to the job. Their append has failed and will be repeated.
         self._unsent: list[UnreserveRequest] = []
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
@@ -82,7 +84,7 @@ class ReservedDelivery:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether there are share-partitions for which members wait or waited recently, or rows to append."""
+        """Whether members wait or waited recently for reserved records, or rows must still be appended."""
         return bool(self._partitions or self._unsent)
 
     @property
@@ -106,7 +108,7 @@ class ReservedDelivery:
         self._reserve(partition)
 
     def _on_acquired(self, key: SharePartitionKey, records: int) -> None:
-        """Count records that a micro-batch acquired, because the size of the next slice depends on the rate."""
+        """Count records that a micro-batch acquired. The number of offsets to reserve depends on this rate."""
         if (partition := self._partitions.get(key)) is not None:
             partition.rate.record(records, self._job.now_ms())
 
@@ -154,7 +156,7 @@ class ReservedDelivery:
             self._give_back(partition)
 
     def _on_wanted(self, key: SharePartitionKey) -> None:
-        """Return the reservation, because members that this gateway does not serve wait for records."""
+        """Return the reservation to the job, because members that this gateway does not serve wait for records."""
         partition = self._partitions.get(key)
         if partition is not None:
             self._give_back(partition)
@@ -254,7 +256,7 @@ class ReservedDelivery:
                 self._tails.remove(log)
 
     def _give_back(self, partition: ReservedPartition) -> None:
-        """Return the reservation to the job. Records that were assigned stay with their members."""
+        """Return the reservation to the job. Members keep the records that were already assigned to them."""
         reservation = partition.reservation
         if reservation.may_hold:
             self._append_unreserve(self._unreserve_row(partition, reservation.epoch))
@@ -267,13 +269,13 @@ class ReservedDelivery:
         return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
-        """Append a row until that succeeds, because the reservation would otherwise last as long as the gateway."""
+        """Append a row, and retry until that succeeds. Otherwise the reservation would last until the gateway stops."""
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:
-        """Return whether the group has had a member of this gateway without interruption since the reservation began.
+        """Return whether the group has always had a member at this gateway since the reservation began.
 
-        During an interruption, an administrator may have reset the offsets of the group.
+        While the group had no member, an administrator may have reset its offsets.
         """
         leases = self._leases_of.setdefault(partition.key.group_id, {})
         for member in partition.members:
@@ -310,7 +312,7 @@ class ReservedDelivery:
                 return
 
     def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
-        """Append the row of an assignment, and deliver its records when it is durable. Return False if that fails."""
+        """Append an assignment, and deliver its records when the row is durable. Return False if it cannot be sent."""
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:
@@ -346,8 +348,9 @@ class ReservedDelivery:
     ) -> None:
         """Add the records of an assignment to the member's buffer if the job will certainly apply the row.
 
-        Otherwise they are not sent. If the job applies the row nevertheless, the records become available when their
-        locks expire. No row returns them, because the member may have acquired them from the job since then.
+        If the row was appended too late or its outcome is unknown, the records are not sent. If the job applies the row
+        nevertheless, they become available when their locks expire. No row returns them, because the member may have
+        acquired them from the job since then. If only the member has left, a row returns the records.
         """
         loop = asyncio.get_running_loop()
         chosen_s = loop.time()
@@ -372,7 +375,7 @@ class ReservedDelivery:
             member.unacquire(acquired)
 
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
-        """Return the waiting members that are certainly in the group, those served least recently first."""
+        """Return the waiting members that are certainly in the group. The ones served least recently come first."""
         return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
 
     def _lease(self, member: MemberPartition) -> Lease:
@@ -385,7 +388,7 @@ class ReservedDelivery:
 
 
 def _is_unwanted(partition: ReservedPartition, now_ms: int) -> bool:
-    """Return whether no member has waited for so long that the reservation must be returned."""
+    """Return whether the reservation must be returned to the job, because no member has waited recently."""
     idle_ms = now_ms - partition.waited_ms
     if idle_ms < IDLE_MS:
         return False

@@ -20,19 +20,21 @@ class ReservedPartition:
         self.key = key
         self.topic_id: UUID = parse_topic_id(key.topic_id)
         self.reservation = PartitionReservation(epochs)
-        #: Members whose fetches wait or have waited since they were last served, those served least recently first.
+        #: Members whose fetches wait, or have waited since the member was last served. The members that were served
+        #: least recently come first.
         self.members: dict[MemberPartition, None] = {}
         self.rate = ArrivalRate()
-        #: When a member that was certainly in the group last waited.
+        #: The last time at which a member waited. Only members that are certainly in the group count.
         self.waited_ms = now_ms
-        #: The log whose end is read for this reservation (None: not read), and the offset up to which it has been read.
+        #: The log whose end is read for this reservation (None: no log is read), and the offset up to which this log
+        #: has been read.
         self.log: CacheKey | None = None
         self.end_offset = 0
-        #: The time until which the group certainly has a member of this gateway, without interruption since the
-        #: reservation began; -1 if it is not known.
+        #: The time until which the group certainly has a member at this gateway. It has had one without interruption
+        #: since the reservation began. -1 means that the time is not known.
         self.has_member_until_ms = -1
 
     def waiting(self) -> list[MemberPartition]:
-        """Return the members that wait now, those served least recently first."""
+        """Return the members that wait now. The members that were served least recently come first."""
         self.members = {member: None for member in self.members if member.can_be_assigned}
         return list(self.members)

@@ -7,11 +7,13 @@ MEMORY_MS = 1_000
 
 
 class Consumption:
-    """Measures the rate, in records per ms, from each delivery to the member's next fetch or last acknowledgement.
+    """Measures how many records per ms a member processes.
 
-    The time in which the member waits for records is excluded, because it depends on the speed of the job. If the
-    current pause is longer than the usual time for the last delivery, the rate decreases immediately. The rate of a
-    member that has stopped therefore goes down.
+    Processing lasts from a delivery until the member sends its next fetch or has acknowledged all records. The time in
+    which the member waits for records is excluded, because it depends on the speed of the job.
+
+    If the member takes longer than usual for its last delivery, the rate decreases immediately. The rate of a member
+    that has stopped therefore goes down.
     """
 
     def __init__(self) -> None:
@@ -21,14 +23,14 @@ class Consumption:
         self._since_ms: int | None = None
 
     def record_delivery(self, records: int, now_ms: int) -> None:
-        """Record that `records` were delivered, which the member processes from now on."""
+        """Record the delivery of a number of records. The member processes them from now on."""
         self.record_delivery_end(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 
     def record_delivery_end(self, now_ms: int) -> None:
         """Record that the member has finished its last delivery.
 
-        That is the case when it sends a fetch or has acknowledged all records that it holds.
+        Must be called when the member sends a fetch or has acknowledged all records that it holds.
         """
         if self._since_ms is None:
             return

@@ -5,27 +5,26 @@ acquires more records than a fetch needs, and serves the next fetches from its b
 job for records is called a *demand*. It waits at the job until there are records. The number of records depends on the
 observed behaviour of the member:
 
-- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. The same holds for
-  every demand of a member that may not fetch again soon, because a member that does not fetch again would hold records
-  that other members could have. Read-ahead starts only if the member consumes at least this number in two fifths of
-  the lock duration. Processing may take another two fifths, and the last fifth is left for the acknowledgement.
+- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. Later demands are for
+  more only if the member is likely to fetch again soon. Otherwise it would hold records that other members could have.
+- Read-ahead starts only if the member consumes the records of a first demand in two fifths of the lock duration.
+  Processing may take another two fifths. The last fifth is left for the acknowledgement.
 - `target` is the number of records that the buffer and the open demand should hold together. A demand is sent when the
-  buffer holds less than half of it. The target grows if the job returns as many records as requested and the buffer
-  still runs empty, or would run empty according to the member's rate and the round trip to the job. It then becomes the
-  number that rate and round trip require, but at least 2 times and at most 32 times the previous target. A wrong
-  estimate therefore acquires at most 32 times the records that the member has just consumed.
-- All members that use a share-partition share its locks (`share_locks`). A member is sent at most half of its share at
-  once, so that the other half can be read ahead while it processes the first half. Otherwise there might be no locks
-  for more records before the member has acknowledged. The first delivery of a member is small, because the member may
-  be slow and other members may follow.
-- Whatever MaxRecords is, a member is sent at most the records that it consumes in two fifths of the lock duration. It
-  may acknowledge them only after it has processed all of them, and a lock that expires earlier costs a delivery
-  attempt.
-- With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves more of
-  them. It waits only as long as the buffered records will last for a few more round trips. The target allows for that.
-- The target shrinks when a response has less than half of the requested records, because no more are available, when
-  locks in the buffer have nearly expired, and when other members wait for the buffered records. It is reset when the
-  member has become idle.
+  buffer holds less than half of the target.
+- The target grows if the job returns as many records as requested, but the buffer runs empty or would run empty before
+  the next response. The new target is computed from the member's rate and the round trip to the job. It is 2 to 32
+  times the previous target. The limit of 32 bounds the number of records that a wrong estimate acquires.
+- All members that use a share-partition share its locks (`share_locks`). If there are several members, each is sent at
+  most half of its share at once. The other half can then be read ahead while the member processes the first half.
+  Otherwise there might be no locks for more records until the member acknowledges. The first delivery of a member is
+  small, because the member may be slow and other members may follow.
+- A member is sent at most the records that it consumes in two fifths of the lock duration, even if MaxRecords is more.
+  It may acknowledge them only after it has processed all of them, and each expired lock costs a delivery attempt.
+- With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves several
+  demands. The wait ends while the buffered records still last for a few round trips. The target allows for the wait.
+- The target shrinks when a response has less than half of the requested records, because no more are available. It also
+  shrinks when locks in the buffer have nearly expired, and when other members wait for the buffered records. It is
+  reset when the member has become idle.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from sharegroup.gateway.sessions.demands import FetchDemand
 
 #: The fraction of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
-#: The first delivery of a member has at most one 16th of the records that it may hold, within a lower and an upper
-#: limit. If a record takes 200 ms, the upper limit takes 25 s.
+#: The first delivery of a member has at most this part (1/n) of the records that the member may hold. The result is
+#: kept between a lower and an upper limit. If a record takes 200 ms, the upper limit takes 25 s.
 _FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
 _MIN_GROWTH, _MAX_GROWTH = 2, 32
-#: Number of round trips to the job for which the target should last. When a demand is sent, half of the target is left,
-#: which must last until the response.
+#: Number of round trips to the job for which the target should last. A demand is sent when half of the target is left.
+#: That half must last until the response.
 _ROUND_TRIPS = 3
-#: Number of round trips for which records must be left after a demand has lingered, because the next one may be slower.
+#: After a demand has lingered, the buffered records must last for this many round trips. The next one may be slower.
 _MARGIN_TRIPS = 3
 
 
 class Credit:
-    """Adapts the number of requested records to the behaviour of the member. All times are in ms.
+    """Adapts the number of records that are requested for a member to its behaviour. All times are in ms.
 
     Args:
-        max_records: the most records to hold, at most `share.partition.max.record.locks`.
+        max_records: the most records to acquire for the member, at most `share.partition.max.record.locks`.
         lock_duration_ms: the lock duration of the group.
         min_records: the fewest records to request.
         linger_ms: the longest time that a demand may wait at the job for other demands.
@@ -74,17 +73,17 @@ class Credit:
 
     @property
     def wanted(self) -> int:
-        """The number of records that the member's last fetch may be sent, or `min_records` if that is more."""
+        """The number of records to request for the member's newest fetch, without read-ahead; 0 if it sent none."""
         return self._wanted
 
     # -- what the client does ------------------------------------------------------------------------------------------
 
     def set_fetch_size(self, records: int, now_ms: int) -> None:
-        """Set the number of records to request from the MaxRecords of a fetch, `records`."""
+        """Set `wanted` after a fetch of the client whose MaxRecords is `records`."""
         self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
 
     def max_records_now(self, wanted: int, now_ms: int) -> int:
-        """Return how many of the `wanted` records may be sent in response to a fetch that has just arrived."""
+        """Return how many records may be sent in response to a fetch that has just arrived, at most `wanted`."""
         self._consumption.record_delivery_end(now_ms)
         return self._max_delivery(wanted, now_ms)
 
@@ -98,7 +97,7 @@ class Credit:
         return self._last_was_full
 
     def share_locks(self, locks: int, members: int) -> None:
-        """Divide the `locks` of the share-partition by the number of members that use it now."""
+        """Limit the member to an equal share of the share-partition's `locks`. `members` is the number of shares."""
         self._limit = max(1, min(locks // max(1, members), self._max_records))
         self._wanted = min(self._wanted, self._limit)
         self._is_alone = members <= 1
@@ -106,7 +105,7 @@ class Credit:
     def record_empty_buffer(self, now_ms: int, is_asked_ahead: bool) -> None:
         """Record that a fetch found the buffer empty.
 
-        `is_asked_ahead` is True if a read-ahead demand was open at that time, so that the read-ahead was too small.
+        If `is_asked_ahead` is True, a read-ahead demand was open at that time. The read-ahead was then too small.
         """
         self._consumption.record_delivery_end(now_ms)
         self._is_idle = False
@@ -117,11 +116,11 @@ class Credit:
         self._consumption.record_delivery(records, now_ms)
 
     def record_all_acknowledged(self, now_ms: int) -> None:
-        """Record that the member has acknowledged all its records. It may do other work before its next fetch."""
+        """Record that the member has acknowledged all its records. Until its next fetch, it processes none."""
         self._consumption.record_delivery_end(now_ms)
 
     def reset(self) -> None:
-        """Reset the target, because the member has stopped fetching."""
+        """Stop read-ahead and reset the target to `wanted`, because the member has stopped fetching."""
         self._is_idle, self._last_was_full = True, False
         self._target = self._wanted
 
@@ -130,9 +129,9 @@ class Credit:
     def records_to_request(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
         """Return how many records to request now; None if no request is needed.
 
-        No request is needed while the buffer has at least half the target, or while no fetch waits and read-ahead is
-        not allowed. `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of the client
-        waits for records.
+        No request is needed while the buffer has at least half the target. While no fetch waits, a request is made only
+        if read-ahead is allowed. `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of
+        the client waits for records.
         """
         if not is_waiting and not self._may_read_ahead(now_ms):
             return None
@@ -141,7 +140,7 @@ class Credit:
         return self._target - buffered if 2 * buffered < self._target else None
 
     def linger_ms(self, buffered: int, now_ms: int) -> int:
-        """Return how long a demand that is sent now may wait for other demands, given the `buffered` records."""
+        """Return how long a demand that is sent now may wait for others. `buffered` records are in the buffer."""
         rate = self._consumption.rate(now_ms)
         if not (self._linger_ms and rate):
             return 0
@@ -177,7 +176,7 @@ class Credit:
         self._not_ahead_before_ms = until_ms
 
     def _round_trip_of(self, demand: FetchDemand, now_ms: int) -> float:
-        """Return the round trip time of a demand, if possible without the time that it waited for other demands."""
+        """Return the round trip time of a demand. Exclude the time that it waited for other demands, if possible."""
         took_ms = max(1.0, now_ms - demand.sent_ms)
         if not (demand.linger_ms and self._round_trip_ms):
             return took_ms
@@ -204,7 +203,7 @@ class Credit:
         return min(self._limit, max(self._wanted, self._max_buffered(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
-        """Increase the target if needed, at most once per full response."""
+        """Increase the target if needed, at most once for each response that had all requested records."""
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:
             return

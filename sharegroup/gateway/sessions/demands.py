@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Most demands whose response is still accepted. The locks of records in a response to an older one have expired.
+#: Most demands whose response is still accepted. Records in the response to an older demand have no valid locks.
 _MAX_UNANSWERED = 100
 
 
@@ -35,8 +35,8 @@ class FetchDemand(NamedTuple):
 class FetchDemands:
     """The demands that were sent and have no response. At most one of them is standing.
 
-    A demand counts as lost after `lost_after_ms` without a response, or after `round_lost_after_ms` if the job responds
-    after one attempt. Its response is accepted if it still arrives.
+    A demand counts as lost after `lost_after_ms` without a response. For a demand for one attempt, this time is
+    `round_lost_after_ms`. A late response to a lost demand is still accepted.
     """
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
@@ -46,9 +46,10 @@ class FetchDemands:
         self._not_before_ms = 0
 
     def can_send(self, now_ms: int, is_round: bool = False) -> bool:
-        """Return whether no demand is standing and the pause after a rejected demand has ended.
+        """Return whether a demand may be sent now.
 
-        With `is_round`, a standing demand that waits until there are records may be replaced.
+        No demand may be standing, and the pause after a rejected demand must have ended. A standing demand that counts
+        as lost may be replaced. With `is_round`, a standing demand that waits until there are records may be replaced.
         """
         standing = self._standing
         if standing is None or (is_round and not standing.is_round):
@@ -66,13 +67,13 @@ class FetchDemands:
         return self._standing is not None and self._standing.is_ahead
 
     def add(self, demand: FetchDemand) -> None:
-        """Add a demand that was sent to the job. It becomes the standing one."""
+        """Add a demand that was sent to the job. It becomes the standing demand."""
         self._standing = self._unanswered[demand.id] = demand
         if len(self._unanswered) > _MAX_UNANSWERED:
             del self._unanswered[next(iter(self._unanswered))]
 
     def remove(self, demand_id: str) -> FetchDemand | None:
-        """Remove and return the demand of a response; None if the response is repeated or unexpected."""
+        """Remove and return the demand to which a response belongs; None if the response is repeated or unexpected."""
         demand = self._unanswered.pop(demand_id, None)
         if demand is not None and demand is self._standing:
             self._standing = None
@@ -83,7 +84,7 @@ class FetchDemands:
         self._not_before_ms = ms
 
     def mark_lost(self) -> None:
-        """Regard the standing demand as lost, because the job may not have it. Its response is still accepted."""
+        """Regard the standing demand as lost, because the job may not have it. A late response is still accepted."""
         self._standing = None
 
     def clear(self) -> None:

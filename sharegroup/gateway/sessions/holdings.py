@@ -1,8 +1,8 @@
 """The *holdings* of a member: the records of one share-partition that it was sent in its session. No clock, no I/O.
 
-This module finds the acquired ranges that an acknowledgement refers to, and decides whether their locks are valid. It
-also decides whether the gateway may answer before the job has processed the acknowledgement. That is allowed only if
-the job must accept it. Costs depend on the number of ranges and acknowledgement batches, not on the number of records.
+For an acknowledgement, this module finds the acquired ranges and checks that their locks are valid. It also checks
+whether the outcomes of earlier requests about these ranges are known. Otherwise the gateway must not answer before the
+job has processed the acknowledgement. Costs depend on the number of ranges and batches, not on the number of records.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Delivery(NamedTuple):
     Attributes:
         lock_deadline_ms: when its lock ends, in ms since the epoch.
         delivery_count: how often the range was delivered.
-        open_request_id: the id of the newest request about the range whose outcome is not known; empty if there is
-            none.
+        open_request_id: the id of the newest request about the range while the outcome of this request is not known;
+            otherwise empty.
     """
 
     lock_deadline_ms: int
@@ -40,7 +40,7 @@ class AcknowledgedRanges(NamedTuple):
     Attributes:
         ranges: the ranges; adjacent ones with the same delivery count are merged.
         deadline_ms: when the first of their locks ends.
-        is_settled: whether the outcomes of all earlier requests about them are known.
+        is_settled: whether the outcomes of all earlier requests about these ranges are known.
     """
 
     ranges: list[AcquiredRange]
@@ -80,10 +80,12 @@ class Holdings:
             self._prune_at = max(_MIN_PRUNE_AT, 2 * len(self._ranges))
 
     def find_acknowledged(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgedRanges | None:
-        """Return the ranges that `batches` acknowledge; None unless all their offsets are held with valid locks.
+        """Return the ranges that `batches` acknowledge.
 
-        The batches have passed `check_batches`, which allows a batch to begin at the last offset of the previous one.
-        Such an offset is counted once. The job may reject it, so `is_settled` is then False.
+        Returns None if the member does not hold one of the offsets, or if the lock of one has expired.
+
+        The batches must have passed `check_batches`, which allows a batch to begin at the last offset of the previous
+        one. Such an offset is counted once. `is_settled` is then False, because the job may reject the acknowledgement.
         """
         grants: list[AcquiredRange] = []
         deadlines: list[int] = []
@@ -103,13 +105,14 @@ class Holdings:
         return AcknowledgedRanges(grants, min(deadlines), is_settled)
 
     def is_past_delivered(self, batches: Iterable[AcknowledgementBatch]) -> bool:
-        """Return whether the member holds records, but `batches` contain offsets above all that it was sent."""
+        """Return whether the member holds records and `batches` contain an offset above the highest one it was sent."""
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def record_request(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
         """Record that a request about `batches` is open.
 
-        Until its outcome is known, no other request about these offsets is answered early.
+        Until its outcome is known, the gateway answers other requests about these offsets only after the job has
+        processed them.
         """
         for first, last, _ in batches:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
@@ -123,10 +126,10 @@ class Holdings:
     def apply_accepted(
         self, batches: Iterable[AcknowledgementBatch], request_id: str, renewed_deadline_ms: int | None = None
     ) -> None:
-        """Remove the offsets of an accepted request, except those that it renews.
+        """Remove the offsets of a request that the job accepts. Offsets that the request renews are kept.
 
-        Ranges that were sent or acknowledged again since then are not changed. `renewed_deadline_ms` is the new end of
-        the renewed locks; None keeps their deadlines.
+        Ranges that were sent or acknowledged again since the request are not changed. `renewed_deadline_ms` is the new
+        end of renewed locks; with None, their deadlines stay as they are.
         """
         for batch in batches:
             for first, last, is_renewal in _runs(batch):
@@ -150,7 +153,7 @@ class Holdings:
 
 
 def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:
-    """Split a batch into runs of (first offset, last offset, whether the run is renewed)."""
+    """Split a batch into runs with and without renewal. Yield (first offset, last offset, whether it is renewed)."""
     first, last, types = batch
     if len(types) == 1:
         yield first, last, types[0] == AcknowledgeType.RENEW

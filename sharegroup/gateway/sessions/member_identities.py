@@ -4,8 +4,8 @@ A share consumer generates a new member id each time it starts, and cannot send 
 this config, the client id is the instance id of a static member (KIP-345). The member id that the client sends then
 identifies only its *incarnation*, that is, one process of the member.
 
-The group coordinator stores the actual member id for the instance id, and returns it in each heartbeat response. A
-gateway therefore has no state that can be lost: another gateway receives the id with the next heartbeat.
+The group coordinator stores the actual member id for the instance id, and returns it in each heartbeat response.
+Therefore nothing is lost if a gateway fails: another gateway receives the member id with the next heartbeat response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.protocol.share_session import SessionKey
 
-#: Most incarnations in memory. Fetches of an evicted one wait for its next heartbeat.
+#: Most incarnations in memory. Fetches of an evicted incarnation wait for its next heartbeat.
 MAX_KEPT = 100_000
 
 
@@ -40,7 +40,7 @@ class Identity(NamedTuple):
 
 
 class MemberIdentities:
-    """The identity of each client by group and the member id that it sent.
+    """Stores the identity of each client process. The key is its group and the member id that it sent.
 
     Must be created on the event loop.
     """
@@ -72,7 +72,7 @@ class MemberIdentities:
     def get(self, process: SessionKey) -> Identity:
         """Return the identity of a client process.
 
-        If no member id is stored for it, it is a dynamic member, and its member id is the one that it sent.
+        A process without a stored member id is a dynamic member. Its member id is the one that it sent.
         """
         stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
@@ -80,8 +80,9 @@ class MemberIdentities:
     async def wait_until_known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
         """Wait until the identity of a client process is known.
 
-        Raises RequestError (SHARE_SESSION_NOT_FOUND, after which the client opens another session) if that takes longer
-        than `timeout_s`. The gateway has then answered no heartbeat of the process, or has evicted its identity.
+        Raises RequestError (SHARE_SESSION_NOT_FOUND) if that takes longer than `timeout_s`. The client then opens
+        another session. The identity is unknown until the gateway has answered a heartbeat of the process, and after
+        it was evicted.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -27,7 +27,7 @@ class Lease:
 
     @property
     def deadline_ms(self) -> int:
-        """The time until which the member is certainly in its group, in ms since the epoch; -1 if there is none."""
+        """When the lease ends, in ms since the epoch; -1 if it was never extended or has ended."""
         return -1 if self._is_over else self._deadline_ms
 
     def extend(self, deadline_ms: int) -> None:
@@ -52,14 +52,14 @@ class MemberLeases:
         self.on_end: Callable[[str], None] = lambda _: None
 
     def get(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease of a member, or one that is not valid if none is stored."""
+        """Return the lease of a member. If none is stored, return a new lease that is not valid."""
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def get_or_create(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease that a heartbeat response will extend. Must be called before the heartbeat is sent.
+        """Return the lease that the response to a heartbeat will extend. Must be called before the heartbeat is sent.
 
-        If the member's membership ends before the response arrives, the response extends a lease that has already
-        ended, which has no effect.
+        If the member leaves its group before the response arrives, this lease ends. The response then has no effect on
+        it.
         """
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())

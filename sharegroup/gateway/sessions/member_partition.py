@@ -1,11 +1,11 @@
 """The records of one member in one share-partition, at the node that the member fetches from.
 
 Records that the job has acquired for the member wait in the read-ahead buffer. Records that were sent to the member are
-in the holdings. The holdings find the ranges that an acknowledgement refers to, and decide whether the gateway may
-answer it before the job has processed it.
+in the holdings. The gateway checks acknowledgements against the holdings. It can then answer some of them before the
+job has processed them.
 
-The buffer and the holdings are lost if the gateway fails. That does no harm, because the job stores who holds which
-records, and a new session begins by returning them.
+The buffer and the holdings are lost if the gateway fails. That does no harm, because the job stores which member holds
+which records. A new session first returns these records to the job.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ from sharegroup.types import (
 
 logger = logging.getLogger(__name__)
 
-#: Pause after a demand that was rejected or could not be sent.
+#: Pause (in ms) after a demand, that is, a request for records, was rejected or could not be sent.
 RETRY_MS = 1_000
-#: How long the job keeps the demand of a fetch that waits for one round. By then, a share-partition that was being
-#: loaded is available, and so are records that were appended just before the fetch.
+#: How long (in ms) the job keeps a demand for one round, that is, for one attempt of the job. This is enough to load
+#: the share-partition, and to include records that were appended just before the fetch.
 ROUND_MS = 500
-#: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
+#: A range is not sent to the member if its lock ends within this time. For short locks, this time is a part (1/n) of
+#: the lock duration.
 MIN_LOCK_LEFT_MS = 2_000
 _LOCK_DIVISOR = 4
 
@@ -63,9 +64,9 @@ NOT_HELD: AckResult = (
 class MemberPartition:
     """Requests one member's records of one share-partition from the job, delivers them and acknowledges them.
 
-    `arrived` is called when a waiting fetch should check the buffer again. `incarnation_id` identifies the incarnation
-    of a static member; it is None for a dynamic one. When the leader of the share-partition moves, the object moves
-    from one session of the member to another.
+    `arrived` is called when a waiting fetch should check the buffer again. `incarnation_id` identifies the client
+    process of a static member; it is None for a dynamic member. If the leader of the partition changes, this object
+    moves to another session of the member.
     """
 
     def __init__(
@@ -82,8 +83,9 @@ class MemberPartition:
     ) -> None:
         self._counts = counts or DeliveryCounts()
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
-        #: When the session of a static member was opened (-1: no such session), and the demand that reports it.
-        #: Only one does, because a job that restarts from the tables does not know what the member got since then.
+        #: When the session of a static member was opened (-1: no such session), and the id of the demand that reports
+        #: this time. Only one demand does so, because a job that restarts from the tables does not know which records
+        #: the member has received since then.
         self._opened_ms, self._opening_id = -1, ""
         self.read_ahead = read_ahead
         self.holdings = Holdings()
@@ -92,24 +94,25 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
         self._is_closed = self._is_released = False
-        #: The id of the last demand that was sent, and the number of such demands that got a response.
+        #: The id of the last demand, and the number of responses. Responses to replaced demands are not counted.
         self._last_id, self.rounds = "", 0
-        #: Called when a fetch of the client waits, if this gateway reserves records; None otherwise.
+        #: Called when a fetch of the client waits for records. None if this gateway does not reserve records.
         self.on_wait: Callable[[MemberPartition], None] | None = None
-        #: Called with the number of records that a micro-batch acquired.
+        #: Called with the share-partition and the number of records that a micro-batch acquired for the member.
         self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
 
     @property
     def is_static(self) -> bool:
-        """Whether the member is static (KIP-345): its next incarnation receives the records that this one holds."""
+        """Whether the member is static (KIP-345). When its client restarts, the member keeps its records."""
         return self._incarnation_id is not None
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def request_records(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
-        """Send a demand for `wanted` records and for read-ahead, unless one is pending or no records are missing.
+        """Send a demand for `wanted` records and for read-ahead if needed. At most one demand is pending.
 
-        If `is_round` is True, the job responds after one round even without records, and `rounds` is incremented.
+        If `is_round` is True, the job responds after one attempt, even without records. The response increments
+        `rounds`.
         """
         if self._is_closed:
             return
@@ -124,13 +127,13 @@ class MemberPartition:
 
     @property
     def client_member_id(self) -> str:
-        """The member id that the client sends: that of its incarnation, for a static member."""
+        """The member id that the client sends. For a static member, it identifies only the client process."""
         return self._incarnation_id or self.member_id
 
     def assignment(
         self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int, valid_until_ms: int
     ) -> AssignRequest:
-        """Return the row that assigns reserved records to the member, if it is appended before `valid_until_ms`."""
+        """Return a row that assigns reserved records to the member. It is void if appended after `valid_until_ms`."""
         return AssignRequest(
             *self._row_header(),
             ranges=tuple(ranges),
@@ -141,7 +144,7 @@ class MemberPartition:
         )
 
     def add_assigned(self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool) -> None:
-        """Add records whose assignment is durable to the buffer, or return them if the session has ended since."""
+        """Buffer records after their assignment is durable. If the session has ended, return them to the job."""
         if self._is_closed:
             if not self._is_released:  # else the release row has returned them
                 self.unacquire(ranges)
@@ -151,7 +154,7 @@ class MemberPartition:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the member holds or waits for records."""
+        """Whether the member holds records or waits for records, or records are buffered for it."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
 
     def _send_demand(self, records: int | None, now_ms: int, is_round: bool = False) -> None:
@@ -213,10 +216,10 @@ class MemberPartition:
         self.on_change()
 
     def deliver(self, taken: Slice, now_ms: int) -> int | None:
-        """Move the result of `slice_response` out of the buffer: records for the member, and gaps.
+        """Move the records in a result of `slice_response` from the buffer to the holdings, and acknowledge its gaps.
 
-        The gateway itself acknowledges offsets that have no record. Returns when the first lock of the records for the
-        member ends, or None if there are none.
+        Gaps are offsets that have no record. Returns when the first lock of the moved records ends, in ms since the
+        epoch; None if there are no such records.
         """
         self._acknowledge_gaps(taken.gaps)
         sent = self.read_ahead.locked_ranges(taken.acquired)
@@ -225,7 +228,10 @@ class MemberPartition:
         return shortest_ms
 
     def must_wait_for_rest(self, taken: Slice, now_ms: int) -> bool:
-        """Return whether to wait for the rest of the record batch in which the slice ends. Request it if needed."""
+        """Return whether the fetch must wait for the rest of the record batch in which the slice ends.
+
+        Sends a demand for the missing records if needed.
+        """
         records = (
             self.read_ahead.records_to_complete_batch(taken.acquired, taken.rest_of_batch, now_ms)
             if taken.acquired
@@ -235,9 +241,9 @@ class MemberPartition:
         return records is not None
 
     def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
-        """Return the records of a response to the job if their locks nearly expired while the response was built.
+        """Give the records of a response back to the job if their locks nearly expired while the response was built.
 
-        Returns False and changes nothing if enough time is left.
+        Returns whether that was done. `lock_deadline_ms` is when the first of the locks ends.
         """
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
@@ -258,12 +264,12 @@ class MemberPartition:
                 self._job.append_soon(row)
 
     def unacquire(self, ranges: Sequence[AcquiredRange]) -> None:
-        """Unacquire ranges that never left the gateway: available again, and the delivery does not count."""
+        """Return ranges to the job. Their records become available again, and the delivery does not count."""
         for acquired in split_into_rows(ranges, MAX_RANGES_PER_ROW):
             self._job.append_soon(UnacquireRequest(*self._row_header(), acquired=acquired))
 
     def unacquire_expiring(self, now_ms: int) -> None:
-        """Unacquire buffered records whose locks have nearly expired, because the member could not use them."""
+        """Return buffered records whose locks have nearly expired to the job. The member could not use them."""
         expired = self.read_ahead.remove_expiring(now_ms, self._min_lock_left_ms)
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
@@ -275,24 +281,24 @@ class MemberPartition:
             self.unacquire(expired)
 
     def unacquire_uncommitted(self) -> None:
-        """Unacquire records that were acquired before the group was altered to read committed records only."""
+        """Return buffered records to the job that were acquired before the group was altered to read_committed."""
         self.unacquire(self.read_ahead.remove_uncommitted())
 
     def unacquire_read_ahead(self) -> None:
-        """Unacquire all read-ahead, because the member does not fetch it."""
+        """Return all buffered records to the job, because the member does not fetch them."""
         self.unacquire(self.read_ahead.remove_all())
 
     def drain(self) -> None:
-        """Unacquire all read-ahead, and the records of any later response to the pending demand."""
+        """Return all buffered records to the job, and later also those in a response to the pending demand."""
         self.unacquire(self.read_ahead.close())
 
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Start a new session; the job first takes back all records that the member held, through any gateway.
+        """Start a new session. The job first releases all records that the member held, through any gateway.
 
-        For a static member, its first fetch request reports the new session, so that no other member gets the records
-        in between.
+        For a dynamic member, this sends a row. For a static member, the first demand reports the new session, so that
+        no other member receives the records in between.
         """
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""
@@ -300,7 +306,7 @@ class MemberPartition:
         self._job.append_soon(ReleaseMemberRequest(*self._row_header(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
-        """End the session: release what the member was sent, and unacquire the read-ahead."""
+        """End the session. Release the records that the member was sent, and return the buffered ones to the job."""
         if self._is_closed:
             return
         self._is_closed = self._is_released = True
@@ -315,32 +321,29 @@ class MemberPartition:
         )
 
     def stop_fetching(self) -> None:
-        """Stop fetching this share-partition; the member keeps what it was sent."""
+        """Stop fetching this share-partition. The member keeps the records that it was sent."""
         if self._is_closed:
             return
         self._is_closed = True
         self.unacquire(self.read_ahead.close())
 
     def on_member_left(self) -> None:
-        """Discard all state of a member that left its group; the job takes back everything that it held.
-
-        Later requests are appended after that row.
-        """
+        """Discard all state of a member that left its group. The job itself releases the member's records."""
         self.holdings.clear()
         self.unacquire(self.read_ahead.close())
         self.on_change()
 
     def on_topic_deleted(self) -> None:
-        """Discard everything without returning it, because the topic is deleted."""
+        """Discard all records without returning them to the job, because the topic is deleted."""
         self._is_closed = self._is_released = True
         self.holdings.clear()
         self.read_ahead.close()
         self.on_change()
 
     def discard_before(self, log_start_offset: int) -> bool:
-        """Discard buffered offsets below the new log start offset, which the job detects by itself.
+        """Discard buffered offsets below the log start offset. Return whether there were any.
 
-        Returns whether there were any.
+        No row is needed, because the job itself detects the new log start offset.
         """
         lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
         gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
@@ -352,14 +355,16 @@ class MemberPartition:
     def acknowledge(
         self, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, lease: Lease, now_ms: int, margin_ms: int
     ) -> Awaitable[AckResult]:
-        """Acknowledge records; the result is (error code, message). The rows are on their way when this returns.
+        """Acknowledge records. The result is (error code, message). The rows are sent before this method returns.
 
-        Records that the member was not sent in its session, or whose locks have expired, are rejected without a row. As
-        in Kafka, the error is INVALID_REQUEST for offsets past all that it was sent, else INVALID_RECORD_STATE.
+        Records that the member was not sent in its session, or whose locks have expired, are rejected without a row.
+        The error is INVALID_REQUEST if an offset is above all that the member was sent, as in Kafka. Otherwise it is
+        INVALID_RECORD_STATE.
 
-        The answer is sent as soon as the rows are durable if the job must accept them. That requires enough time on the
-        locks and the member's `lease`, and no other open request about these records. The job dates an acknowledgement
-        by its append, whose time is known then. Otherwise the job answers.
+        The result is available as soon as the rows are durable, if the job is then certain to accept them. That
+        requires locks and a `lease` of the member that are valid for `margin_ms`, and no other open request about these
+        records. The job uses the time of the append, which the gateway then knows. In all other cases, including
+        renewals, the result is the job's response.
         """
         try:
             check_batches(batches, is_renew_ack)
@@ -392,9 +397,9 @@ class MemberPartition:
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
-        """Unacquire records that the member was sent and has not used; the result is (error code, message).
+        """Return records to the job that the member was sent but did not use. The result is (error code, message).
 
-        A lost row does no harm: the locks of the records then expire.
+        A lost row does no harm, because the locks of the records then expire.
         """
         if not batches:
             return int(ErrorCode.NONE), None
@@ -462,20 +467,20 @@ class MemberPartition:
 
 
 def completed_result(code: int, message: str | None = None) -> asyncio.Future[AckResult]:
-    """Return a result that is already known."""
+    """Return a completed future with the result (`code`, `message`)."""
     outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), message))
     return outcome
 
 
 async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
-    """Wait for all outcomes and return the first error, if any."""
+    """Wait for all outcomes. Return the first error, or success if there is no error."""
     found = await asyncio.gather(*outcomes)
     return next((outcome for outcome in found if outcome[0]), found[0])
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """Return at most `most` ranges that cover `ranges`, which are ascending."""
+    """Merge ascending ranges so that at most `most` are left. The result may cover additional offsets."""
     size = -(-len(ranges) // most)
     parts = (ranges[first : first + size] for first in range(0, len(ranges), size))
     return [OffsetRange(part[0].first_offset, part[-1].last_offset) for part in parts]

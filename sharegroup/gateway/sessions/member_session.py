@@ -80,15 +80,15 @@ class MemberSession:
         return found
 
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Start a new session, at which the job releases the records that the member held in these partitions."""
+        """Start a new session. The job then releases the records that the member held in these partitions."""
         for key in partitions:
             self.get_partition(key).open()
 
     def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
-        """End the session.
+        """End the session, and release the records of its partitions in `owned`.
 
-        `owned` are the partitions that the member has not fetched through another session since. A static member keeps
-        the records that it was sent, unless its client has ended the session itself (`is_final`).
+        `owned` excludes partitions that the member now fetches through another session. A static member keeps the
+        records that it was sent, unless its client has ended the session itself (`is_final`).
         """
         for key, partition in self._partitions.items():
             if key in owned and (is_final or not partition.is_static):
@@ -117,22 +117,22 @@ class MemberSession:
             self._news.set()
 
     def on_new_leader(self) -> None:
-        """Send all open demands again, because the job has restarted and may not have them."""
+        """Regard all open demands as lost, because the job has restarted. Waiting fetches send them again."""
         for partition in self._partitions.values():
             partition.read_ahead.mark_demand_lost()
         self._news.set()
 
     def drain(self) -> None:
-        """Stop delivering records. Buffered records, and records that arrive later, are unacquired."""
+        """Stop delivering records. Buffered records and records that arrive later are returned to the job."""
         for partition in self._partitions.values():
             partition.drain()
         self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Unacquire buffered records that the member will not fetch in time.
+        """Return buffered records to the job that the member will not fetch in time.
 
         These are records whose locks have nearly expired, records of partitions that are no longer fetched, and all
-        records of an idle member.
+        records of an idle member. The arguments limit the time after which the member counts as idle.
         """
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
         for key, partition in self._partitions.items():
@@ -147,7 +147,7 @@ class MemberSession:
             partition.read_ahead.end_wait()
 
     def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Unacquire buffered records of partitions that the member no longer fetches."""
+        """Return buffered records to the job if the member no longer fetches their partition."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
@@ -165,7 +165,7 @@ class MemberSession:
     # -- records -----------------------------------------------------------------------------------------------------
 
     def clear_changes(self) -> None:
-        """Reset the event, so that only changes after this call end the next `wait`."""
+        """Discard earlier changes, so that only changes after this call end the next `wait`."""
         self._news.clear()
         self._look_again_s = None
 
@@ -176,7 +176,7 @@ class MemberSession:
             await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
-        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for it."""
+        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for its records."""
         buffer = self.get_partition(key).read_ahead
         if buffer.buffered:
             return False
@@ -186,9 +186,9 @@ class MemberSession:
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
     ) -> list[TopicIdPartition]:
-        """Return the partitions for which no response has arrived since they were added to `rounds`.
+        """Return the partitions for which no response of the job has arrived since they were added to `rounds`.
 
-        Partitions that are not in `rounds` are added.
+        `rounds` contains, for each partition, its number of responses at that time. Missing partitions are added.
         """
         answered = {key: self.get_partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
@@ -219,7 +219,7 @@ class MemberSession:
             topic: its topic.
             limits: the remaining limits of the response.
             is_first: whether the response is still empty, so that a batch may exceed MaxBytes.
-            now_ms: returns the brokers' time; it is called again after reading records, which takes time.
+            now_ms: a function that returns the brokers' time. It is called again after reading, which takes time.
             may_wait: whether the fetch may wait until the rest of a partly acquired record batch has been acquired.
         """
         partition = self.get_partition(key)
@@ -256,14 +256,14 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Unacquire records of a response if their locks have nearly expired. Return whether that was done."""
+        """Give records of a response back to the job if their locks nearly expired. Return whether that was done."""
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
-        """Read the log from `offset`. Return False if that is impossible now.
+        """Read the log from `offset` into the cache. Return False if that is impossible now.
 
-        The buffer may change during the read.
+        The caller must get the ranges again afterwards, because the buffer may change during the read.
         """
         if not self._reader.pause_s(position, offset):
             try:
@@ -284,7 +284,7 @@ class MemberSession:
         return False
 
     def _read_on(self, ranges: Sequence[AcquiredRange], position: LogPosition, covered_to: int) -> None:
-        """Start to read the part of the log that the next response will need."""
+        """Start to read the log after offset `covered_to`, as far as the next response needs it for `ranges`."""
         for first, last, _ in ranges:
             if last > covered_to:
                 self._reader.prefetch(position, max(first, covered_to + 1))

@@ -1,9 +1,9 @@
-"""The share sessions at all nodes while they are served, and through which one each member fetches a partition.
+"""Keeps the share sessions of all nodes, and records through which session a member fetches each partition.
 
-A member has a session at each node that leads some of its partitions. If the leader of a partition changes, the
-partition moves from one session of the member to another, with the records that the member holds. Either session may
-end first. The records therefore do not depend on the previous session, and the member may acknowledge them through
-either session.
+A node is a broker as clients see it. A member has a session at each node that leads some of its partitions. If the
+leader of a partition changes, the partition moves to another session of the member, with the records that the member
+holds. The previous session may end before or after the new one. The records therefore do not depend on the previous
+session, and the member may acknowledge them through either session.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ logger = logging.getLogger(__name__)
 
 #: How long a demand (a request for records) waits at the job before it is sent again.
 DEMAND_WAIT_MS = 300_000
-#: If no response arrives within `DEMAND_WAIT_MS` and this time, the demand was lost when the job restarted. It is sent
-#: again.
+#: If no response arrives within `DEMAND_WAIT_MS` plus this time, the demand was lost when the job restarted. The demand
+#: is then sent again.
 LOST_AFTER_MS = 10_000
 #: If other members have waited for this long, a member keeps only the buffered records that it consumes in this time.
-#: It is about two micro-batches.
+#: This time is about two micro-batches.
 KEEP_MS = 500
 #: How often the locks of each share-partition are divided among its members.
 SHARE_INTERVAL_MS = 500
@@ -79,7 +79,8 @@ class MemberSessions:
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
         self._served: dict[ShareSession, MemberSession] = {}
-        #: The session through which a member last fetched a partition. Its MemberSession has the MemberPartition.
+        #: {(member, partition): the session through which the member last fetched the partition}. The MemberSession of
+        #: this session has the MemberPartition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
@@ -119,9 +120,10 @@ class MemberSessions:
         return self._served[session]
 
     def move_partitions(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
-        """Assign partitions to this session, which must be served already.
+        """Assign partitions to a session. The caller must have called `get_served` for it before.
 
-        Returns the partitions that moved from another session of the member, together with the records that it holds.
+        Returns the partitions that moved from another session of the member. The records that the member holds in these
+        partitions move with them.
         """
         moved = set()
         for key in partitions:
@@ -139,7 +141,7 @@ class MemberSessions:
         return self._owners.get((session.key, key)) is session
 
     def get_member_partition(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
-        """Return the member's state in a share-partition, from the session through which it last fetched it."""
+        """Return the member's state in a share-partition, from the session that fetched the partition last."""
         owner = self._owners.get((session.key, key), session)
         return self.get_served(owner).get_partition(key)
 
@@ -165,13 +167,13 @@ class MemberSessions:
                 self.end_session(session)
 
     def drain(self) -> None:
-        """Stop delivering records and unacquire buffered ones, because the gateway is shutting down."""
+        """Stop delivering records and return buffered ones to the job, because the gateway is shutting down."""
         self.is_draining = True
         for served in self._served.values():
             served.drain()
 
     def connection_holds_records(self, connection_id: int) -> bool:
-        """Return whether members of this connection hold records whose locks are valid."""
+        """Return whether members with sessions on this connection hold records whose locks are valid."""
         return self._any_held(
             served for served in self._served.values() if served.session.connection_id == connection_id
         )
@@ -187,12 +189,12 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions, and return the records that their members hold to the job."""
+        """End all sessions. The job gets back the records that members hold."""
         for session in list(self._served):
             self.end_session(session)
 
     def upkeep(self) -> None:
-        """Unacquire buffered records that members will not use, or that other members wait for."""
+        """Return buffered records to the job that members will not use or that other members wait for."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
@@ -218,7 +220,7 @@ class MemberSessions:
 
     @property
     def sessions_by_node(self) -> dict[int, ShareSessionCache]:
-        """The share sessions of each node that has had sessions."""
+        """{node id: share sessions}, for each node that has had sessions."""
         return dict(self._nodes)
 
     @property
@@ -269,7 +271,7 @@ class MemberSessions:
             served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Unacquire buffered records that our members will not consume soon, because members elsewhere wait."""
+        """Return buffered records that members will not consume soon to the job, because members elsewhere wait."""
         now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.member_partitions:

@@ -1,4 +1,4 @@
-"""Acknowledgements whose outcome is not known yet, by member. A member's leave must wait for them.
+"""Keeps the acknowledgements of each member whose outcome is not known yet. The member's leave must wait for them.
 
 A client may send its last acknowledgements on one connection and leave its group on another. Kafka's partition leaders
 accept such acknowledgements whether or not the member is still in its group. In this project, the job releases the
@@ -28,11 +28,12 @@ class OpenAcknowledgements:
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
         self._holds = holds
         self._open: OpenOutcomes[SessionKey] = OpenOutcomes()
-        #: Futures for leaves of members that hold records, completed when the member acknowledges or ends a session.
+        #: Futures for which a member's leave waits while the member holds records. They complete when the member
+        #: acknowledges or ends a session.
         self._changes: OpenOutcomes[SessionKey] = OpenOutcomes()
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
-        """Add outcomes. Each is kept until it is done."""
+        """Add outcomes of acknowledgements. Each outcome is kept until it is done."""
         for outcome in outcomes:
             self._open.add(process, outcome)
         self.notify_change(process)
@@ -42,10 +43,10 @@ class OpenAcknowledgements:
         self._changes.complete(process)
 
     async def wait(self, process: SessionKey) -> None:
-        """Wait until the outcomes of all acknowledgements of a member are known. Each has a timeout.
+        """Wait until the outcomes of all acknowledgements of a member are known. Each outcome has a timeout.
 
-        Acknowledgements may still arrive on another connection. A member that holds records therefore has `GRACE_S` to
-        send them or to close its share session.
+        Acknowledgements may still arrive on another connection. A member that holds records therefore has `GRACE_S`
+        seconds to acknowledge them or to close its share session.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):

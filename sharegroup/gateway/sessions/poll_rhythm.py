@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: A member is idle if it has not fetched for this number of its usual intervals.
+#: A member is idle if it has not fetched for this many times the usual time between its fetches.
 IDLE_INTERVALS = 4
 
 
@@ -37,9 +37,9 @@ class PollRhythm:
             self._left_ms, self._handed_out = now_ms, records
 
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
-        """Return whether the member has not fetched for `IDLE_INTERVALS` of its usual intervals.
+        """Return whether the member has not fetched for `IDLE_INTERVALS` times its usual interval.
 
-        This limit is at least `least_ms` and at most `most_ms`. It is `most_ms` as long as no usual interval is known.
+        The limit is at least `least_ms` and at most `most_ms`. It is `most_ms` until a usual interval is known.
         """
         if self._left_ms is None:
             return False

@@ -1,7 +1,7 @@
 """Read-ahead for one member in one share-partition: a buffer, and the demands (requests for records) that fill it.
 
-No I/O, no clock. `credit` decides how many records to request. Ranges that a method removes and returns must be
-unacquired by the caller, except those that `remove` removes because they are sent.
+No I/O, no clock. `credit` decides how many records to request. If a method returns the ranges that it has removed, the
+caller must return them to the job.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from sharegroup.gateway.sessions.demands import FetchDemand, FetchDemands
 from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange, ReadableRanges, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
-#: Most ranges for one response. It limits the cost of encoding if redelivered records are scattered.
+#: Most ranges for one response. This limits the cost of encoding if redelivered records are scattered.
 MAX_RANGES = 1_000
-#: If the response to a demand for one attempt is this late (in ms), the demand was lost when the job restarted, and is
-#: sent again.
+#: If a demand for one attempt of the job has no response after this time (in ms), it was lost when the job restarted.
+#: The demand is then sent again.
 ROUND_LOST_AFTER_MS = 10_000
 
 
@@ -34,10 +34,11 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: The last acquired offset of an incomplete record batch whose remaining records were requested.
+        #: The last acquired offset of an incomplete record batch whose other records were requested; None if there is
+        #: no such batch.
         self._rest_behind: int | None = None
-        #: Whether this gateway assigned the newest records itself, from its reservation. It may assign the rest of
-        #: their record batch to another member.
+        #: Whether the newest records come from this gateway's reservation, not from the job. The gateway may assign the
+        #: rest of their record batch to another member.
         self._is_assigned = False
 
     @property
@@ -51,7 +52,7 @@ class ReadAhead:
         return self._is_waiting
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
-        """Return whether a fetch waits, and nothing was sent from this share-partition for `for_ms`."""
+        """Return whether a fetch waits and the member was sent nothing from this share-partition for `for_ms`."""
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
@@ -61,25 +62,24 @@ class ReadAhead:
     # -- the client's side -----------------------------------------------------------------------------------------
 
     def ranges(self, most: int = MAX_RANGES) -> list[AcquiredRange]:
-        """Return the first ranges of the buffer, ascending."""
+        """Return up to `most` ranges from the start of the buffer, in ascending order."""
         return self._buffer.ranges(most)
 
     def readable_ranges(self) -> ReadableRanges:
         """Return the first buffered ranges that have the same isolation level, for `slice_response`.
 
-        Call `remove_expiring` before.
+        The caller must have called `remove_expiring` before.
         """
         return self._buffer.readable_ranges(MAX_RANGES)
 
     def locked_ranges(self, ranges: Sequence[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges` with their locks. Each range is (first offset, last offset, ...)."""
+        """Return the buffered parts of `ranges` with their locks. A range may have fields after its two offsets."""
         return self._buffer.locked_ranges(ranges)
 
     def remove(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
         """Remove the result of `slice_response` from the buffer: ranges that are sent to the client, and gaps.
 
-        Returns the end of the lock that expires first among those ranges, which the response must contain; None if
-        there are none.
+        Returns when the first lock of the sent ranges ends, which the response must contain; None if nothing is sent.
         """
         self._buffer.remove(gaps)
         shortest = self._buffer.remove(acquired)
@@ -105,7 +105,7 @@ class ReadAhead:
     # -- the job's side -----------------------------------------------------------------------------------------
 
     def records_to_request(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
-        """Return how many records to request from the job now, or None.
+        """Return how many records to request from the job now; None if no request is needed.
 
         If the caller then sends a demand, it must call `record_demand`. `wanted` is MaxRecords of a fetch, or None if
         the call follows a response of the job. `is_round` is True if the fetch waits only for one attempt of the job.
@@ -119,9 +119,11 @@ class ReadAhead:
     def records_to_complete_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
         """Return how many records to request so that the record batch in which `part` ends becomes complete.
 
-        `rest` is the number of its missing records. None means that `part` is sent as it is. 0 means that the fetch
-        waits, because the response to an open demand may contain the rest. The fetch does not wait if other members
-        hold the rest, or if the member may not be sent that many records.
+        `part` are acquired ranges that could be sent now. `rest` is the number of records that the batch lacks.
+
+        Returns 0 if the fetch waits without a request, because the response to an open demand may contain the rest.
+        Returns None if `part` is sent as it is. Reasons are that the batch is complete, that other members hold the
+        rest, or that the member may not be sent that many records.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
@@ -141,12 +143,12 @@ class ReadAhead:
     def record_demand(
         self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False
     ) -> None:
-        """Record a demand that was sent to the job. It replaces the standing one."""
+        """Record a demand that was sent to the job. It replaces the standing demand."""
         self._demands.add(FetchDemand(demand_id, now_ms, records, not self._is_starved, linger_ms, is_round))
         self.credit.record_demand()
 
     def record_failed_demand(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
-        """Delay the next demand by `retry_ms`, because the job rejected this one or it could not be sent."""
+        """Delay the next demand by `retry_ms`, because this demand was rejected or could not be sent."""
         if self._demands.remove(demand_id) is not None:
             self._demands.pause_until(now_ms + retry_ms)
 
@@ -178,16 +180,16 @@ class ReadAhead:
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
 
     def mark_demand_lost(self) -> None:
-        """Regard the standing demand as lost, because the job has restarted. Its response is still accepted."""
+        """Regard the standing demand as lost, because the job has restarted. A late response is still accepted."""
         self._demands.mark_lost()
 
     # -- ranges to unacquire ---------------------------------------------------------------------------------------
 
     def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
-        """Remove and return the ranges whose locks end within `min_left_ms`. The caller must unacquire them.
+        """Remove and return the ranges whose locks end within `min_left_ms`. The caller must return them to the job.
 
-        They include ranges whose locks have ended. The job has already made these available again, but has counted a
-        delivery that did not take place.
+        The result includes ranges whose locks have ended. The job has already made these ranges available again, but
+        has counted a delivery that did not take place.
         """
         due = self._buffer.remove_expiring(now_ms + min_left_ms)
         if due:
@@ -195,22 +197,22 @@ class ReadAhead:
         return due
 
     def remove_uncommitted(self) -> list[AcquiredRange]:
-        """Remove and return all ranges that were acquired with read_uncommitted. The caller must unacquire them.
+        """Remove and return all ranges that were acquired with read_uncommitted.
 
-        Called when the group has been altered to read_committed.
+        Called when the group has been altered to read_committed. The caller must return the ranges to the job.
         """
         return self._buffer.remove_uncommitted()
 
     def remove_all(self) -> list[AcquiredRange]:
-        """Remove and return all ranges, because the member no longer fetches. The caller must unacquire them."""
+        """Remove and return all ranges of a member that no longer fetches. The caller must return them to the job."""
         self.credit.reset()
         return self._buffer.remove_last(self.buffered)
 
     def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
         """Remove and return the highest ranges, which the member will not consume within `keep_ms`.
 
-        The caller must unacquire them, because other members wait for them. For `keep_ms` there is no further
-        read-ahead.
+        The caller must return these ranges to the job, because other members wait for records. For the next `keep_ms`,
+        there is no further read-ahead.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
@@ -221,8 +223,8 @@ class ReadAhead:
     def close(self) -> list[AcquiredRange]:
         """Remove and return all ranges, and accept no responses to earlier demands.
 
-        Called when the member's session has ended, or when the job has ended all its acquisitions. The caller must
-        unacquire the ranges unless the topic was deleted.
+        Called when the member's session has ended, or when the job has released all records of the member. The caller
+        must return the ranges to the job unless the topic was deleted.
         """
         self._demands.clear()
         return self._buffer.remove_last(self.buffered)

@@ -21,7 +21,7 @@ class LockedRange(NamedTuple):
 
 
 class ReadableRanges(NamedTuple):
-    """The first ranges of a buffer that have the same isolation level, and whether that is read_committed."""
+    """The first ranges of a buffer, all of the same isolation level, and whether this level is read_committed."""
 
     ranges: list[AcquiredRange]
     read_committed: bool
@@ -45,7 +45,7 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Add ranges that were acquired together. They replace overlapping ranges, because they are newer."""
+        """Add ranges that were acquired together. These newer ranges replace overlapping ones."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
@@ -68,7 +68,7 @@ class ReadAheadBuffer:
         return ReadableRanges(ranges, read_committed)
 
     def locked_ranges(self, ranges: Iterable[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges` with their locks. Each range is (first offset, last offset, ...)."""
+        """Return the buffered parts of `ranges` with their locks. A range may have fields after its two offsets."""
         return [
             LockedRange(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
             for entry in ranges
@@ -78,7 +78,7 @@ class ReadAheadBuffer:
     def remove(self, ranges: Iterable[Sequence[int]]) -> int | None:
         """Remove ranges, and return their earliest lock deadline; None if nothing was removed.
 
-        Each range is (first offset, last offset, ...).
+        Each range begins with its first and last offset, and may have other fields.
         """
         shortest: int | None = None
         for entry in ranges:
@@ -87,7 +87,7 @@ class ReadAheadBuffer:
         return shortest
 
     def remove_last(self, records: int) -> list[AcquiredRange]:
-        """Remove and return the `records` highest offsets, in ascending order."""
+        """Remove the `records` highest offsets, and return them as ranges in ascending order."""
         cut: list[AcquiredRange] = []
         for first, last, delivery in reversed(list(self._ranges)):
             if records <= 0:
@@ -127,7 +127,7 @@ class ReadAheadBuffer:
         return min(self._by_deadline, default=None)
 
     def _remove(self, first: int, last: int) -> int | None:
-        """Remove offsets first..last. Return the end of the lock among them that expires first, or None."""
+        """Remove offsets first..last. Return when the first of their locks ends; None if none was buffered."""
         shortest: int | None = None
         for piece_first, piece_last, delivery in self._ranges.items(first, last):
             deadline_ms = delivery.lock_deadline_ms

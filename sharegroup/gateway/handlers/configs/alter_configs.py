@@ -1,7 +1,8 @@
-"""IncrementalAlterConfigs: alters configs of share groups by a request row to the job, and all others at the upstream.
+"""Handles IncrementalAlterConfigs: the job alters configs of share groups, and the upstream alters all others.
 
-A request may alter a group's configs at both. Because either may reject its part, the upstream first only validates its
-part, then the job applies its part, and the upstream's part is applied last.
+One request may alter configs of a group that the job stores and others that the upstream stores. Either may reject its
+part. Therefore the upstream first only validates its part. Then the job applies its part, and at last the upstream
+applies its part.
 """
 
 from collections import Counter
@@ -40,7 +41,7 @@ from sharegroup.security.caller import Caller
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig
 
-#: A resource of either request; both classes have the fields that are used here.
+#: A resource of IncrementalAlterConfigs or AlterConfigs. Both classes have the fields that are used here.
 AlteredResource = _Resource | AlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", bound=AlteredResource)
 Response = TypeVar("Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
@@ -66,7 +67,7 @@ class IncrementalAlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-        """Alter each resource separately, and apply either all changes of a resource or none."""
+        """Alter each resource separately. Either all changes of a resource are applied or none."""
         body = request.body
         forwarded, outcomes = self.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
@@ -81,9 +82,9 @@ class IncrementalAlterConfigs:
         return alter_response(IncrementalAlterConfigsResponse, outcomes)
 
     def split_forwarded(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
-        """Return (resources that the upstream must alter, results of rejected resources).
+        """Return (resources that the upstream must alter, errors of resources that are rejected).
 
-        Groups are in neither of them.
+        Both parts of the result exclude groups.
         """
         forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
@@ -124,7 +125,7 @@ class IncrementalAlterConfigs:
         configs: list[_Change],
         validate_only: bool,
     ) -> None:
-        """Alter those configs of a group that the upstream stores. Raises RequestError with the upstream's error."""
+        """Alter configs of a group that the upstream stores. Raises RequestError if the upstream returns an error."""
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
         results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
         ((code, message),) = results.values()
@@ -132,7 +133,7 @@ class IncrementalAlterConfigs:
             raise RequestError(_code(code), message or "")
 
     async def _refresh_configs(self) -> None:
-        """Read the configs again, so that this gateway applies the change before it responds."""
+        """Read the configs again, so that this gateway uses the new values before it responds."""
         try:
             await self._configs.refresh()
         except RequestError:
@@ -140,7 +141,7 @@ class IncrementalAlterConfigs:
 
 
 def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
-    """Return the response of type `response` with the result of each resource."""
+    """Return a response of the class `response` with the results in `outcomes`."""
     found = response.AlterConfigsResourceResponse
     return response(
         throttle_time_ms=0,
@@ -154,7 +155,7 @@ def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigR
 def audit_changes(
     caller: Caller, resources: Iterable[AlteredResource], outcomes: Mapping[Resource, ConfigResult]
 ) -> None:
-    """Log each altered resource to the audit log with the names of its configs, not the values (possibly passwords)."""
+    """Write each altered resource to the audit log, with the names but not the values (passwords) of its configs."""
     for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)
@@ -162,9 +163,9 @@ def audit_changes(
 
 
 def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
-    """Return an error if a broker's configs include some that the job reads from its configuration file, else None.
+    """Return an error if the request alters broker configs that only the job's configuration file can set, else None.
 
-    The upstream's values of these would have no effect on our share groups.
+    The upstream's values of these configs would have no effect on our share groups.
     """
     ours = [config.name for config in resource.configs if is_job_config(config.name)]
     if resource.resource_type != BROKER or not ours:
@@ -174,10 +175,12 @@ def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
 
 
 def split_changes(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
-    """Return (changes of our configs as {name: value, or None to delete it}, changes of the upstream's configs).
+    """Return (changes of our configs, changes of the upstream's configs).
 
-    Raises RequestError with Kafka's messages: INVALID_REQUEST for duplicate keys, null values and unknown operations,
-    INVALID_CONFIG for APPEND and SUBTRACT, because none of our configs is a list.
+    Changes of our configs are {name: new value}. The value None deletes a config.
+
+    Raises RequestError with Kafka's messages. The error is INVALID_REQUEST for duplicate keys, null values and unknown
+    operations. It is INVALID_CONFIG for APPEND and SUBTRACT, because none of our configs is a list.
     """
     if len({config.name for config in configs}) < len(configs):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -199,7 +202,7 @@ def _new_value(config: _Change) -> str | None:
 
 
 def _code(code: int) -> ErrorCode:
-    """Return the upstream's error code; UNKNOWN_SERVER_ERROR for a code that the gateway does not have."""
+    """Return `code` as an ErrorCode; UNKNOWN_SERVER_ERROR if `ErrorCode` lacks it."""
     try:
         return ErrorCode(code)
     except ValueError:

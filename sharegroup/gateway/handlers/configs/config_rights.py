@@ -1,4 +1,4 @@
-"""The ACL resource for requests about configs: the group, the topic or the cluster (Kafka: KafkaApis)."""
+"""Determines the ACL resource that a caller needs for configs: the group, the topic or the cluster (as in Kafka)."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,10 @@ def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
 def config_rejection(
     need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: NamedResource
 ) -> ConfigResult | None:
-    """Return the error if `need` raises RequestError because the caller may not access `item`, else None."""
+    """Return an error if the caller may not access the configs of `item`, else None.
+
+    `need` checks the right of the caller to an ACL resource, and raises RequestError.
+    """
     try:
         need(caller, *config_acl_resource(item))
     except RequestError as error:

@@ -1,7 +1,7 @@
-"""DescribeConfigs: configs `share.*` of groups from tables and configuration file, all others from the upstream.
+"""Handles DescribeConfigs: group configs `share.*` from tables and configuration file, others from the upstream.
 
-The configs `group.share.*` of a broker are those of the job. They replace the upstream's, which apply to its own share
-groups.
+The broker configs `group.share.*` are returned with the job's values. The upstream's values would apply only to the
+upstream's own share groups.
 """
 
 import logging
@@ -68,9 +68,10 @@ class DescribeConfigs:
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """Replace the configs `group.share.*` of a broker by those of the job.
+        """Replace the configs `group.share.*` in the upstream's result for a broker by those of the job.
 
-        A resource without a name has only dynamic configs, so none of the job's are added to it.
+        A resource without a name stands for the dynamic default configs of all brokers. No configs of the job are added
+        to it, because they are not dynamic.
         """
         if found.error_code:
             return found
@@ -99,7 +100,7 @@ class DescribeConfigs:
     async def _upstream_entries(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> list[_Entry]:
-        """Return the upstream's configs of a group; none if it is unavailable or older than Kafka 3.8."""
+        """Return the group configs that the upstream stores; none if it is unavailable or older than Kafka 3.8."""
         names = resource.configuration_keys
         theirs = None if names is None else [name for name in names if is_upstream_config(name)]
         if theirs is not None and not theirs:

@@ -1,7 +1,8 @@
-"""AlterConfigs, the predecessor of IncrementalAlterConfigs (KIP-339): resets all configs that a request does not name.
+"""Handles AlterConfigs, the predecessor of IncrementalAlterConfigs (KIP-339).
 
-A group's resource is converted to the equivalent incremental request. Other resources are forwarded to the upstream
-broker unchanged. Requests for configs of brokers that the job reads from its configuration file are rejected.
+AlterConfigs resets all configs of a resource that the request does not name. For groups, the gateway converts the
+request to an equivalent IncrementalAlterConfigs. It forwards other resources to the upstream broker unchanged. It
+rejects broker configs that only the job's configuration file can set.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,7 +44,7 @@ class AlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-        """Alter each resource separately, and apply either all its configs or none."""
+        """Alter each resource separately. Either all configs of a resource are applied or none."""
         body = request.body
         forwarded, outcomes = self._incremental.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
@@ -70,7 +71,7 @@ class AlterConfigs:
         return results_of(response)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
-        """Return {group: names of configs set at the upstream}; empty if the upstream has no group configs."""
+        """Return {group: names of its configs that are set at the upstream}."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
         resources = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
@@ -87,7 +88,7 @@ class AlterConfigs:
 
 
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
-    """Return the changes after which exactly the configs of `resource` are set. `is_set` are the configs set now."""
+    """Return changes that set the configs of `resource` and delete all others in `is_set`, which are set now."""
     change = _Incremental.AlterableConfig
     in_request = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]

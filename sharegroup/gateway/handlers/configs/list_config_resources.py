@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): lists groups whose configs we or the upstream store, and other upstream resources."""
+"""Handles ListConfigResources (KIP-1142): groups with configs in the tables, and the resources of the upstream."""
 
 from collections.abc import Iterable
 
@@ -13,14 +13,14 @@ from sharegroup.security.authorization import Authorization
 
 
 class ListConfigResources:
-    """The handler of ListConfigResources. Version 0 returns only resources of the type client metrics."""
+    """The handler of ListConfigResources. In version 0, it returns only resources of the type client metrics."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._security = stored, security
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
-        """Return all resources of the requested types, or of all types if none is requested."""
+        """Return all resources of the requested types; of all types if the request contains no types."""
         types = list(request.body.resource_types) if request.version >= 1 else [CLIENT_METRICS]
         try:
             self._security.authorize_list_config_resources(request.caller)

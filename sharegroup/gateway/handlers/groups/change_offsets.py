@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932): send the changes to the job in a request row.
+"""Handles AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932) with a request row to the job.
 
 The row contains only the topics that the caller may read. Either the whole request is rejected, or each share-partition
-or topic has its own error.
+(for deletes, each topic) has its own error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _REJECTED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "Topic authorization fail
 
 
 class _OffsetChange:
-    """The common part of the two handlers. `security` raises RequestError if the caller lacks a right."""
+    """Base class of the two handlers. `security` raises RequestError if the caller lacks a right."""
 
     _response: type[AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse]
 
@@ -93,7 +93,7 @@ class AlterShareGroupOffsets(_OffsetChange):
         return topic_errors([*errors, *rejected], known)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
-        """Return the current topics by name. If a partition is unknown, refresh the metadata, because it may be new."""
+        """Return {name: current topic}. The metadata is refreshed if a partition is unknown, as it may be new."""
         names = {offset.topic for offset in offsets}
         known = await self._cluster.newest_topics(names)
         if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
@@ -120,14 +120,14 @@ class DeleteShareGroupOffsets(_OffsetChange):
 
 
 def _topic_error(topic: Any) -> int:
-    """Return the error of a topic in a response. If only partitions have errors, return the first of these."""
+    """Return the error code of a topic in a response, or the first error code of its partitions; 0 without errors."""
     if isinstance(topic, _DeletedTopic):
         return int(topic.error_code)
     return next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
 
 
 def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[DataContainer]:
-    """Return the results of share-partitions, grouped by topic for the response."""
+    """Group the results of share-partitions by topic, and return the topics of the response."""
     topics: dict[str, list[PartitionError]] = {}
     for error in errors:
         topics.setdefault(error.topic, []).append(error)
@@ -148,10 +148,10 @@ def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -
 
 
 def _deleted_topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:
-    """Return the response's entry of a topic.
+    """Return the entry for a topic in the response of DeleteShareGroupOffsets.
 
-    Offsets may exist even if the topic has been deleted. If the topic and its offsets do not exist, the message is
-    Kafka's for an unknown topic.
+    Offsets may exist even if the topic has been deleted. If neither the topic nor its offsets exist, the message is the
+    one that Kafka returns for an unknown topic.
     """
     topic, message = known.get(error.topic), error.error_message
     if topic is None and error.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

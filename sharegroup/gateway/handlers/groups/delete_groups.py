@@ -1,6 +1,6 @@
-"""DeleteGroups: deletes share groups by a request row to the job, and other groups at the upstream.
+"""Handles DeleteGroups: deletes our share groups with a request row to the job, and other groups at the upstream.
 
-Share groups of the upstream itself are not deleted.
+The upstream may have share groups of its own. These are not deleted.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (KIP-932): describes groups and their members from the tables."""
+"""Handles ShareGroupDescribe (KIP-932): describes groups and their members from the job's tables."""
 
 from kafka.protocol.data_container import DataContainer
 
@@ -61,7 +61,7 @@ def topics_of(group: ShareGroupDescription) -> list[str]:
 
 
 def described_group(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
-    """Return the response's entry of a group.
+    """Return the response's entry for a group.
 
     `assignor` is the name of the group's current assignor. `operations` is the bit field of the caller's authorized
     operations.
@@ -80,7 +80,7 @@ def described_group(group: ShareGroupDescription, assignor: str, operations: int
 
 
 def rejected_group(group_id: str, error: RequestError) -> DataContainer:
-    """Return the response's entry of a group that cannot be described."""
+    """Return the response's entry for a group that cannot be described."""
     return _Group(
         error_code=int(error.code),
         error_message=error.message,

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (KIP-932, KIP-1226): returns start offsets from the tables, and the lag.
+"""Handles DescribeShareGroupOffsets (KIP-932, KIP-1226): returns start offsets from the job's tables, and the lag.
 
-The lag is computed from the log end offsets of the upstream brokers.
+The lag is computed with the log end offsets that the upstream brokers return.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -95,7 +95,7 @@ class DescribeShareGroupOffsets:
 def partitions_to_describe(
     requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """Return {topic: partitions} to describe: the requested ones, or all in `offsets` if `requested` is None."""
+    """Return the partitions to describe, as {topic: partitions}. If `requested` is None, these are all in `offsets`."""
     if requested is None:
         requested = [(row.topic, (row.partition,)) for row in offsets]
     partitions_of: dict[str, list[int]] = {}
@@ -105,7 +105,7 @@ def partitions_to_describe(
 
 
 def _is_current(row: SharePartitionOffset, topic: Topic | None) -> bool:
-    """Return whether a row belongs to the current topic of this name, not to a deleted topic of the same name."""
+    """Return whether a row belongs to `topic`, the current topic of this name, and not to a deleted topic."""
     return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 
@@ -118,7 +118,7 @@ def has_lag(row: SharePartitionOffset) -> bool:
 
 
 def lag(row: SharePartitionOffset, log_end_offset: int | None) -> int:
-    """Return the number of unfinished records from the start offset to the log end; -1 if it is unknown (KIP-1226)."""
+    """Return the lag (KIP-1226): how many records from the start offset on are not finished; -1 if it is unknown."""
     if log_end_offset is None or not has_lag(row):
         return UNKNOWN
     return max(0, log_end_offset - row.start_offset - row.delivery_complete_count)
@@ -144,7 +144,7 @@ def _topic(
 def _partition(
     index: int, row: SharePartitionOffset | None, log_end_offset: int | None, error: tuple[int, str | None] = (0, None)
 ) -> DataContainer:
-    """Return the response's entry of a partition. Without a row, the group has no offset in it, so the offset is -1."""
+    """Return the response's entry for a partition. If `row` is None, the group has no offset, and -1 is returned."""
     code, message = error
     return _Partition(
         partition_index=index,

@@ -1,11 +1,11 @@
-"""LeaveGroup of a share group, which only administrators send. Members leave a share group by a heartbeat.
+"""Handles LeaveGroup for share groups. Only administrators send it, because members leave with a heartbeat.
 
-The named members are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345).
+The gateway removes the members that the request names, as Kafka does for removeMembersFromConsumerGroup (KIP-345).
 
-A request whose only member has neither an id nor a name is this project's `invoke_consumer_rebalance`: static members
-that have left temporarily are removed, and the assignor runs. No Kafka client sends such a request, and Kafka's
-coordinators respond to it that the member is unknown. The first text of KIP-345 has a separate request for this, which
-requires the right to join the group. This request requires the same right.
+A request whose only member has neither an id nor a name has a special meaning in this project
+(`invoke_consumer_rebalance`). Static members that have left temporarily are removed, and the assignor runs. No Kafka
+client sends such a request. Kafka's coordinators would respond that the member is unknown. KIP-345 originally had a
+separate request for this, which required the right to join the group. This request requires the same right.
 """
 
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
@@ -30,7 +30,7 @@ class LeaveGroup:
         self._requests, self._security = requests, security
 
     async def __call__(self, request: Request[LeaveGroupRequest]) -> LeaveGroupResponse:
-        """Remove the members. Either the whole request is rejected, or each member has its own error."""
+        """Remove members from a group. Either the whole request is rejected, or each member has its own error."""
         body, caller = request.body, request.caller
         try:
             self._security.authorize_leave_group(caller, body.group_id)
@@ -52,7 +52,7 @@ class LeaveGroup:
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
         """Remove the named members, or all static members that have left temporarily. Return each with its error.
 
-        The result contains the same ids and names as the request, because clients look up a member's error by them.
+        Members in the result have the ids and names of the request, because clients look up errors by these.
         """
         if members == (ALL_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)

@@ -1,7 +1,8 @@
-"""ListGroups: lists our share groups, and the groups of the upstream except its own share groups.
+"""Handles ListGroups: lists our share groups, and the groups of the upstream except its own share groups.
 
-A client sends the request to every broker and merges the responses. Each of our groups is therefore listed on the port
-of one broker only. Clients regard the standby port as another broker, which lists no groups.
+Each port of the gateway stands for one broker. A client sends the request to every broker and merges the responses.
+Each share group is therefore listed on one port only. Clients regard the standby port as another broker, which lists no
+groups.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ class GroupFilter(NamedTuple):
 
     @classmethod
     def from_request(cls, request: Request[ListGroupsRequest]) -> Self:
-        """Return the filter of a request. Requests of old versions have no filter."""
+        """Return the filter of a request. For old versions, whose requests have no filter, it allows all groups."""
         body = request.body
         return cls(
             frozenset(state.lower() for state in body.states_filter)
@@ -65,7 +66,7 @@ class ListGroups:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
-        """Return all groups that are listed on the port of the request."""
+        """Return the groups that the gateway lists on the port at which the request arrived."""
         if request.caller.is_standby:
             return _response(0, [])
         group_filter = GroupFilter.from_request(request)
@@ -120,9 +121,9 @@ class ListGroups:
 
 
 def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
-    """Return the broker on whose port a group is listed.
+    """Return the id of the broker on whose port a group is listed.
 
-    The result is the same at all gateways. It changes for few groups when brokers come or go.
+    The result is the same at all gateways. When brokers are added or removed, it changes for few groups.
     """
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 
@@ -130,8 +131,8 @@ def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
 def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
     """Filter the upstream's groups by state and type, in case the upstream does not support these filters.
 
-    `version` is the version of the response. Before version 5, all groups are classic ones. Before version 4, there are
-    no states.
+    `version` is the version of the response. Before version 5, it contains only classic groups. Before version 4, it
+    contains no states.
     """
     kept = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: sends a request row with topic metadata to the job's group coordinator, returns its response."""
+"""Handles ShareGroupHeartbeat: sends a row with topic metadata to the job, and returns the job's response."""
 
 import asyncio
 import functools
@@ -28,12 +28,12 @@ from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
 
-#: Most members whose subscription is kept. A discarded subscription is restored by the coordinator's next response.
+#: Most members whose subscription is kept. The coordinator's next response restores a discarded subscription.
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long a heartbeat waits until its row is durable, in seconds. A client sends its leave after the response to the
-#: previous heartbeat, and Kafka's own clients wait 5 s when they close.
+#: How long a heartbeat waits until its row is durable, in seconds. It must be less than the 5 s for which Kafka's own
+#: clients wait when they close, because a client sends its leave only after the response to its previous heartbeat.
 DURABLE_S = 4.0
 #: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
@@ -119,9 +119,9 @@ class ShareGroupHeartbeat:
         )
 
     async def _topics(self, names: Collection[str], is_new: bool) -> Mapping[str, Topic]:
-        """Return the topics of these names.
+        """Return {name: topic}.
 
-        For a new subscription, known topics are checked again, because a deleted topic would be assigned for a while.
+        For a new subscription, known topics are checked again. Otherwise a deleted topic would be assigned for a while.
         """
         return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
@@ -129,9 +129,10 @@ class ShareGroupHeartbeat:
         """Send a row and return the job's response.
 
         Raises JobUnavailableError if the job does not respond, and NotDurableError if the row is not durable within
-        `DURABLE_S`. The client then repeats the heartbeat. While the earlier row may still be appended, no further row
-        of the member is sent, so that an outage does not fill the queue of rows. A leave is sent in any case, because
-        no heartbeat follows it.
+        `DURABLE_S`. The client then repeats the heartbeat.
+
+        No further row of the member is sent while an earlier row may still be appended. Otherwise an outage would fill
+        the queue of rows. A leave is sent in any case, because no heartbeat follows it.
         """
         earlier = self._not_durable.get(process) if row.member_epoch >= 0 else None
         if earlier is not None:
@@ -146,7 +147,7 @@ class ShareGroupHeartbeat:
             raise
 
     def _on_sent(self, process: SessionKey, sent: asyncio.Future[int]) -> None:
-        """Remove a row whose outcome is known. Its exception is retrieved here, because nothing else awaits it."""
+        """Remove a row whose outcome is known. Retrieve its exception, because nothing else awaits the future."""
         self._not_durable.pop(process, None)
         if not sent.cancelled():
             sent.exception()
@@ -154,11 +155,12 @@ class ShareGroupHeartbeat:
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
         """Append the row of a leave, and return the response when the row is durable but not yet processed by the job.
 
-        The caller must have checked that the member is in its group, so that the job will remove the member. Later
-        requests for the group are processed after the row, and descriptions of the group wait for the job.
+        The caller must have checked that the member is in its group, so that the job will remove the member. The job
+        processes later requests for the group after this row. Descriptions of the group wait until the job has
+        processed it.
 
-        Raises JobUnavailableError if the row cannot be appended or is not durable within `DURABLE_S`. In the latter
-        case the row may still be appended. If it is not, the member's session times out.
+        Raises JobUnavailableError if the row cannot be appended or is not durable within `DURABLE_S`. A row that is not
+        durable in time may still be appended. If it is never appended, the member's session times out.
         """
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))
@@ -182,10 +184,11 @@ class ShareGroupHeartbeat:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """Return the lease (the time until which the member is certainly in its group) that the response extends.
+        """Return the lease that the response will extend.
 
-        A leave ends the lease before its row is sent, because the job may process the row at any time. A static member
-        has no lease, because its next process may join through any gateway at any time.
+        A lease is the time until which a member is certainly in its group. A leave ends the lease before the row of the
+        leave is sent, because the job may process this row at any time. A static member has no lease, because its next
+        process may join through any gateway at any time.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
@@ -212,7 +215,7 @@ class ShareGroupHeartbeat:
 
 
 def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Convert the job's response to Kafka's. It contains the member id of the request, even for a static member."""
+    """Convert the job's response to Kafka's. The result has the member id of the request, even for a static member."""
     message = ShareGroupHeartbeatResponse
     assignment = None
     if response.assignment is not None:

@@ -1,4 +1,4 @@
-"""Sending of acknowledgements of a ShareFetch or ShareAcknowledge to the job."""
+"""Sends the acknowledgements in a ShareFetch or ShareAcknowledge to the job."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -18,7 +18,10 @@ from sharegroup.types import AcknowledgementBatch
 
 
 class ShareAcknowledgements:
-    """Sends acknowledgements by partition. An early response requires at least `margin_ms` of the lock to be left."""
+    """Sends acknowledgements to the job, separately for each partition.
+
+    An outcome is known before the job has processed the row only if at least `margin_ms` of the locks are left.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class ShareAcknowledgements:
     ) -> None:
         self._job, self._cluster, self._security = job, cluster, security
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
-        #: Acknowledgements without an outcome yet; a member's leave waits for its own.
+        #: Acknowledgements whose outcome is not known yet. A leave waits for those of its member.
         self.open = OpenAcknowledgements(sessions.member_holds_records)
         sessions.on_end = self.open.notify_change
 
@@ -42,7 +45,7 @@ class ShareAcknowledgements:
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
-        """Send the rows and return the outcome of each partition; outcomes complete even if nothing waits for them."""
+        """Send the rows, and return the outcome for each partition. Outcomes complete even if nothing awaits them."""
         self._sessions.get_served(session)
         now_ms, margin_ms = self._job.now_ms(), self._margin_ms
         outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
@@ -68,11 +71,14 @@ class ShareAcknowledgements:
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
-        """Return the lease for an early response; empty if another gateway may serve the partition's new leader."""
+        """Return the member's lease; one that is not valid if the leader of the partition is another node.
+
+        Another gateway may then serve the member, so the job must answer its acknowledgements.
+        """
         return self._leases.get(*session.key) if leader.node_id == caller.node_id else Lease()
 
     async def _fail_if_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
-        """Replace a successful outcome by UNKNOWN_TOPIC_ID if the topic has been deleted."""
+        """Wait for an outcome and return it. If it is a success but the topic was deleted, return UNKNOWN_TOPIC_ID."""
         found = await outcome
         if found[0] or await self._cluster.exists(key.topic_id):
             return found

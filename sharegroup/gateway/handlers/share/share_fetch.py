@@ -1,4 +1,4 @@
-"""The handlers of ShareFetch and ShareAcknowledge (KIP-932; version 2: KIP-1206, KIP-1222)."""
+"""Handles ShareFetch and ShareAcknowledge (version 1: KIP-932; version 2: KIP-1206 and KIP-1222)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ RECORD_LIMIT = 1
 
 
 class ShareApis:
-    """The handlers of ShareFetch and ShareAcknowledge, with the share `sessions` of their members.
+    """The handlers of ShareFetch and ShareAcknowledge. `sessions` contains the share sessions of the members.
 
     `security` raises RequestError if the caller lacks a right. If `tail_connections` is not None, offsets after the end
-    of the log are reserved for waiting members. These connections read the records and are used for nothing else.
+    of the log are reserved for waiting members. These connections are used only to read records at reserved offsets.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ShareApis:
         self.sessions.drain()
 
     def close(self) -> None:
-        """End all sessions and return the records that their members hold to the job."""
+        """End all sessions. The job gets back the records that members hold."""
         if self._reserved is not None:
             self._reserved.close()
         self.sessions.close()
@@ -98,7 +98,7 @@ class ShareApis:
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
-        """Handle a ShareFetch: send its acknowledgements to the job, and fetch records."""
+        """Handle a ShareFetch: send its acknowledgements to the job, and return records and outcomes."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners)
         acknowledgements = acknowledgements_of(body.topics)
@@ -180,9 +180,9 @@ class ShareApis:
     ) -> None:
         """Add buffered records to the response, or wait up to MaxWaitMs until there are at least MinBytes.
 
-        With MinBytes 0, the job is asked once for records of each partition, and the response has what it acquires,
-        possibly nothing. The wait also ends when a partition can no longer be read here, because the response must
-        return that error, or when the gateway shuts down.
+        With MinBytes 0, each partition's records are requested from the job once, and the response contains those that
+        the job acquires, possibly none. The wait also ends when this node can no longer serve a partition, because the
+        response must contain that error, or when the gateway shuts down.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -215,7 +215,7 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add buffered records of each partition that has none in the response, within the limits of the request."""
+        """Add buffered records within the limits of the request. Skip partitions with records in the response."""
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:

@@ -1,4 +1,4 @@
-"""Functions that return the partitions and acknowledgements in ShareFetch and ShareAcknowledge requests."""
+"""Extracts the partitions and acknowledgements from ShareFetch and ShareAcknowledge requests."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def forgotten_of(topics: Iterable[ForgottenTopic]) -> Iterable[TopicIdPartition]
 
 
 def acknowledgements_of(topics: Iterable[RequestTopic]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
-    """Return the acknowledgement batches by partition, without partitions that have none."""
+    """Return {partition: acknowledgement batches}, without partitions that have no batches."""
     found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:

@@ -1,7 +1,7 @@
-"""Builders of ShareFetch and ShareAcknowledge responses, which have one entry per partition.
+"""Builds ShareFetch and ShareAcknowledge responses, which have one entry per partition.
 
-Each acknowledged partition must have an entry, and a partition without records must have empty bytes instead of null.
-Otherwise clients stall.
+Each acknowledged partition must have an entry. The records of a partition without records must be empty bytes, not
+null. Otherwise clients stall.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,7 +32,7 @@ class _Leaders:
         self._leader_ids: set[int] = set()
 
     def of(self, key: TopicIdPartition, error_code: int) -> tuple[int, int]:
-        """Return (leader id, leader epoch) for a partition with this error; (-1, -1) for other errors."""
+        """Return (leader id, leader epoch) if the error is NOT_LEADER_OR_FOLLOWER; (-1, -1) otherwise or if unknown."""
         if error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return _NO_LEADER
         topic = self._cluster.topic_by_id(key.topic_id)
@@ -43,7 +43,7 @@ class _Leaders:
         return leader.node_id, leader.epoch
 
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
-        """Return the NodeEndpoints of the response: the gateway's addresses of the leaders in it."""
+        """Return the NodeEndpoints of the response: the gateway's addresses of the leaders that `of` returned."""
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
@@ -53,7 +53,7 @@ class _Leaders:
 
 
 class _ShareResponse(Generic[Message]):
-    """The common part of both builders: outcomes of acknowledgements, leaders, and the message."""
+    """Base class of both builders. It adds the outcomes of acknowledgements and the leaders, and builds the message."""
 
     message_class: type[Message]
     topic_class: type[DataContainer]
@@ -88,7 +88,7 @@ class _ShareResponse(Generic[Message]):
         )
 
     def _entry(self, key: TopicIdPartition, code: int, text: str | None, **more: object) -> DataContainer:
-        """Return the response's entry of a partition; `more` are the fields that only one of the two responses has."""
+        """Return the response's entry for a partition. `more` are fields that only one type of response has."""
         leader_id, leader_epoch = self._leaders.of(key, code)
         leader = self.leader_class(leader_id=leader_id, leader_epoch=leader_epoch)
         return self.partition_class(
@@ -116,7 +116,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         return key in self._records
 
     def add_errors(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
-        """Add the errors of partitions that cannot be read. Partitions with records in the response are skipped."""
+        """Add errors of partitions that cannot be read. Skip partitions that have records in the response."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
     @property
@@ -144,8 +144,8 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     def build(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """Return the response.
 
-        Its lock timeout is the remaining time, at `now_ms`, of the record lock that expires first; without records it
-        is `lock_timeout_ms`.
+        The lock timeout in the response is the time that is left, at `now_ms`, until the first lock of its records
+        expires. Without records, it is `lock_timeout_ms`.
         """
         keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}

@@ -1,4 +1,4 @@
-"""Determines which topic partitions a node serves to a caller, and the errors for all others."""
+"""Determines which topic partitions a node serves to a caller, and the errors of all other partitions."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -11,7 +11,7 @@ from sharegroup.security.caller import Caller
 
 
 class ShareTopics:
-    """Uses the metadata of the upstream cluster and the caller's right to read the topic."""
+    """Checks partitions against the metadata of the upstream cluster and the caller's right to read the topic."""
 
     def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
         self._cluster, self._security = cluster, security
