@@ -50,7 +50,10 @@ class LogLine(NamedTuple):
 def log_lines(
     tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: FindRow
 ) -> list[LogLine]:
-    """Return the lines for a batch; `row_like` returns the table's row with the same key before the batch."""
+    """Return the lines for a batch.
+
+    `row_like` returns the table's row with the same key, as it was before the batch.
+    """
     answered = list(responses)
     answers = [row for row in answered if row.get("type") == HEARTBEAT]
     leaves = {

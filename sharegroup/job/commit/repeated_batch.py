@@ -1,4 +1,4 @@
-"""Checks whether a batch that runs again has the same effects as its first run, which are committed.
+"""Checks whether a batch that runs again has the same effects as its first run, which was committed.
 
 Spark runs a batch again from the same offsets, so it normally has the same effects. It has other effects when its input
 or the rules changed in between: retention deleted rows of the request topic, or the job was started with another
@@ -52,9 +52,10 @@ def batch_entry(batch: Batch, rules: Mapping[str, int]) -> dict[str, Any]:
 
 
 def reject_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], batch_id: int) -> None:
-    """Raise RepeatedBatchError if a repeated batch has other effects than the recorded ones, naming what differs.
+    """Raise RepeatedBatchError if a repeated batch has other effects than its first run; the error names them.
 
-    Different rules alone are no reason: they matter only if they lead to different effects.
+    `recorded` is the entry of the first run, and `entry` that of the repeated one. Different rules alone raise no
+    error. They matter only if they lead to different effects.
     """
     effects = [*_differing(recorded, entry, "digests"), *_changes(recorded, entry, "positions")]
     if effects:

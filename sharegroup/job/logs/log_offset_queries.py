@@ -34,19 +34,22 @@ class Logs(Protocol):
     def ends(
         self, partitions: Collection[TopicPartition], read_committed: bool = False
     ) -> Mapping[TopicPartition, int]:
-        """Return log end offsets, or last stable offsets."""
+        """Return log end offsets, or last stable offsets if `read_committed` is True."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return log start offsets."""
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
+        """Return, for each log, the epoch of the leader that reported its newest end offset.
+
+        Unknown epochs are left out.
+        """
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return, for each log, the end offset of what leaders up to the given epoch wrote (OffsetForLeaderEpoch)."""
+        """Return, for each log, the end offset of the given leader epoch, as OffsetForLeaderEpoch does."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms) for each log; None without such a record."""
+        """Return, for each log, the first offset at or after a time (ms); None if there is no such record."""
 
     def forget(self, topics: Collection[str]) -> None:
         """Discard what is stored about topics that are no longer requested."""

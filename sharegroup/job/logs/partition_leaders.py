@@ -70,8 +70,8 @@ class PartitionLeaders:
     def record_no_response(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Record that a leader did not respond for these partitions; they are retried after a pause.
 
-        The leaders of all partitions that it led are looked up again. Nothing is logged, because the client logs a
-        broker that does not respond (`kafka_clients.connections.silent_brokers`).
+        For all partitions of this leader, the current leader is looked up again. Nothing is logged, because the client
+        logs a broker that does not respond (`kafka_clients.connections.silent_brokers`).
         """
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, "", now_ms)

@@ -98,10 +98,11 @@ class LogOffsetsPlanner:
         return replace(position, seq=before.seq + 1, rows=poll.batch.rows()) if has_changed else None
 
     def _load(self, poll: SourcePoll) -> int | None:
-        """Load what can be managed from now on; return the version of the states to read, None if nothing is loaded.
+        """Load the share-partitions that can be managed now, and return the version to read their states from.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
-        wait for a leader. One without a state waits for the values that its start offset depends on.
+        wait for a leader. One without a state waits for the values that its start offset depends on. The result is None
+        if nothing is loaded.
         """
         known, pending = poll.known, poll.pending
         if not pending:
@@ -129,7 +130,11 @@ class LogOffsetsPlanner:
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
     def _add_fences(self, poll: SourcePoll, loads: Collection[SharePartitionRow]) -> None:
-        """Send the fences of loaded groups, which the operator may not have; new share-partitions have no members."""
+        """Send fences (the current processes of members) to the shards that load a share-partition of their group.
+
+        These shards may not have the fences yet. A new share-partition needs none, because it has had no members
+        before.
+        """
         groups = {row.key.group_id for row in loads if not row.initializing}
         if not groups:
             return
@@ -168,7 +173,7 @@ def _add_loads(poll: SourcePoll, loads: Collection[SharePartitionRow], starts: S
 
 
 def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
-    """Return a load row. While its `log` is null (unknown), records can be acknowledged, but not acquired."""
+    """Return a load row. While its field `log` is null (not known), records can be acknowledged, but not acquired."""
     log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
     return {
         "topic": row.key.topic,
