@@ -3,8 +3,8 @@
 A Kafka read covers one contiguous range (an *envelope*) of each partition, and costs about 0.1 s even if it is small: 4
 reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore joined
 to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four envelopes for
-each partition, so it needs at most four reads. All other ranges wait for the next batch. So do ranges that need a
-different read, because they have another isolation level than the oldest range or belong to another topic of the same
+each partition, so it needs at most four reads. All other ranges wait for the next batch. Ranges that need a different
+read wait too. Such a range has another isolation level than the oldest range, or belongs to another topic of the same
 name.
 """
 

@@ -150,7 +150,7 @@ class MemberLogic:
 
     @property
     def member_epoch(self) -> int:
-        """The member epoch for request rows; -1 (the job does not check it) before the member has joined."""
+        """The member epoch for request rows. Before the member has joined, it is -1, which the job does not check."""
         return self._membership.member_epoch if self._membership.has_joined else -1
 
     def is_over(self, now_ms: int) -> bool:
@@ -161,8 +161,8 @@ class MemberLogic:
     def holds_batch(self, now_ms: int) -> bool:
         """Return whether all locks of the running batch last for at least COMMIT_MS more.
 
-        If so, no other member gets its records in that time. After a failure the member holds nothing, because another
-        process of the same member may have the records.
+        If so, no other member gets the batch's records in that time. After a failure the result is False, because
+        another process of the same member may have the records.
         """
         running = self.holdings.running
         return (
@@ -202,7 +202,7 @@ class MemberLogic:
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscription. It takes effect after the next metadata and the coordinator's next response."""
+        """Change the subscription. This takes effect after the next metadata and the next heartbeat response."""
         self.subscription = subscription
         self._metadata_due_ms = 0
 
@@ -244,11 +244,11 @@ class MemberLogic:
     # -- the running batch -----------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
-        """Begin a batch. The result of polling is its ranges that the member still holds, whose locks are renewed.
+        """Begin a batch. Polling the result returns the ranges of the batch that the member still holds.
 
         A batch of this process runs with all its ranges, except those of deleted topics. The ranges of a batch of an
         earlier process are renewed first. Ranges that are not renewed are finished or lost, and are left out. The
-        others get their current delivery counts, because this process may have acquired them again.
+        renewed ranges get their current delivery counts, because this process may have acquired them again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)
@@ -269,9 +269,9 @@ class MemberLogic:
     ) -> PendingAcknowledge:
         """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
 
-        They apply only to `granted`, the acquired ranges of the batch. An acknowledgement takes effect when it is
-        appended, so a batch must wait for that. Responses only show whether it was too late. The next call and `close`
-        wait for them.
+        The acknowledgements apply only to `granted`, the acquired ranges of the batch. They take effect when they are
+        appended, so a batch must wait until then. Responses only show whether they were too late. The next call of
+        `acknowledge`, and `close`, wait for the responses.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-#: How many versions of the base are searched for one that is old enough. Without one, the whole state is read.
+#: How many versions of the base are searched for one that is old enough. If none is found, the whole state is read.
 _VERSIONS_BACK = 20
 
 
@@ -72,7 +72,7 @@ class StateBases:
         return self._newest
 
     def at_most(self, version: int) -> DeltaTable | None:
-        """Return the newest base as of this version of the state or an earlier one; None if none is kept."""
+        """Return the newest base that has the states as of `version` or an earlier version; None if none is kept."""
         newest = self.newest()
         if newest is None or _stands_for(newest, version):
             return newest

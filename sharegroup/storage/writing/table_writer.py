@@ -111,10 +111,11 @@ class TableWriter:
         return self._table.rows()
 
     def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Undo what `app_id` committed after batch `batch_id`, and what leaders with `below_epoch` or higher committed.
+        """Restore the newest version without later batches of `app_id` than `batch_id`, and below `below_epoch`.
 
-        The newest version without these commits is restored. Returns the newest batch of `app_id` in that version; -1
-        for none. Raises TableStoreError if that version is no longer kept.
+        `below_epoch` limits the leader epochs of the commits in that version. `leader_epoch` is the epoch of the leader
+        that restores it. Returns the newest batch of `app_id` in that version; -1 if it has none. Raises
+        TableStoreError if no such version is kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)

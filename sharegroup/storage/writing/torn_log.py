@@ -147,7 +147,7 @@ def _problems(table: Path, entry: _Entry, removed: set[str], state_version: int 
 
 
 def _problem_of_file(path: Path, size: int | None = None) -> str:
-    """Return what is wrong with a Parquet file; an empty text if nothing is."""
+    """Return what is wrong with a Parquet file; an empty text if the file is valid."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size

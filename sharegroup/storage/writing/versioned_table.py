@@ -130,5 +130,5 @@ class VersionedTable(Protocol):
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Raises NotCommittedError.
 
-        Rows that others append meanwhile do not make it fail. The handle is then at a version that contains them.
+        Rows that others append meanwhile do not cause a failure. The handle is then at a version that contains them.
         """
