@@ -73,7 +73,8 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
 class _ShippedReader(SimpleDataSourceStreamReader):
     """A proxy that creates the real reader on first use.
 
-    Spark also creates a reader in a process that only pickles it, which does not need the imports of the real reader.
+    Spark also creates a reader in a process that only pickles the reader. That process does not need the real reader's
+    imports.
     """
 
     def __init__(self, archive: str, reader: str, options: str) -> None:

@@ -300,7 +300,7 @@ class ShareGroupJob:
     def _stop_queries(self) -> None:
         """Stop the queries between batches. Batches that begin now raise StopRequested; idle queries are stopped.
 
-        Spark logs both at length as failures, so its log is switched off first. Real failures are in Python's log.
+        In both cases Spark logs a long failure, so its log is switched off first. Real failures are in Python's log.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers

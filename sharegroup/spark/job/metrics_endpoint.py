@@ -51,7 +51,10 @@ class MetricsEndpoint:
         self._server.close()
 
     def _unhealthy(self) -> Iterator[str]:
-        """Yield why the job is unhealthy. There is no limit for a start, so problems are reported only after it."""
+        """Yield the reasons why the job is unhealthy.
+
+        A start may take any time, so there are none before the first check.
+        """
         if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
             yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"
 

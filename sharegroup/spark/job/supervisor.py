@@ -149,7 +149,7 @@ def is_outage(failure: BaseException | None) -> bool:
 def find_version_problem(failure: BaseException | None) -> str | None:
     """Return the error text of a Python worker that has rejected a checkpoint of another version; otherwise None.
 
-    A restart of the query does not solve that.
+    A restart of the query does not solve this problem.
     """
     found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
     return found[1] if found else None

@@ -123,7 +123,8 @@ def _without_collections() -> Iterator[None]:
 def _freeze() -> None:
     """Exclude the objects that exist now, mostly modules, from garbage collections. Only the first call has an effect.
 
-    Spark's worker collects all garbage after each task. Without this, that took 70 ms, ten times as long as the task.
+    Spark's worker collects all garbage after each task. Without this function, the collection took 70 ms, ten times as
+    long as the task.
     """
     gc.collect()
     gc.freeze()

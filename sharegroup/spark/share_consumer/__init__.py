@@ -9,11 +9,11 @@ Theory of operation
                                      records by Spark's Kafka reader, handle(), acknowledge
 
 The member acquires ranges ahead of the running batch. It offers the next batch as a file to the source, which is
-another process. Claiming a file renames it, so both sides agree on its owner. Once claimed, the ranges are in Spark's
-offset log, and the batch will run, now or after a restart. Until then the member may release them without counting a
-delivery (`unacquire`); it does so when half of their lock duration has passed. A slow handler therefore delays only its
-own batches, up to the group's limit on record locks. A hung handler loses its records after `max_processing_ms`,
-because their locks are no longer renewed.
+another process. The source claims the file by renaming it, so both sides agree on its owner. Then the ranges are in
+Spark's offset log, and the batch will run, now or after a restart. The member returns ranges that are not claimed when
+half of their lock duration has passed. This does not count as a delivery (`unacquire`). A slow handler therefore delays
+only its own batches, up to the group's limit on record locks. A hung handler loses its records after
+`max_processing_ms`, because their locks are no longer renewed.
 
 When Spark repeats a batch after a restart, the member first renews the locks of its ranges. Ranges that the responses
 do not list as renewed were finished, or other members have acquired them since, so the handler does not receive them.

@@ -152,8 +152,8 @@ class ShareConsumer:
     def start(self, handle: Handler) -> ShareConsumerQuery:
         """Join the group and call `handle` for each batch, on a thread of Spark's. A consumer can be started once.
 
-        If the checkpoint is new, raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another
-        type with this name. A member that continues from a checkpoint does not check that.
+        Raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another type with this name. A
+        member that continues from an existing checkpoint does not check that.
         """
         if self._query is not None:
             raise RuntimeError("this consumer was already started; create another one")
@@ -195,9 +195,10 @@ def member_id(name: str, group_id: str) -> str:
 
 
 def _observe_consumed(ranges: DataFrame) -> DataFrame:
-    """Add metrics to the rows of the source, which has one row per acquired range. Spark reports them for each batch.
+    """Add metrics to the rows of the source, which has one row per acquired range.
 
-    The metrics are the number of records, the maximum number of records in a range, and the number of ranges.
+    The metrics are the number of records, the maximum number of records in a range, and the number of ranges. Spark
+    reports them for each batch.
     """
     records = F.col("last_offset") - F.col("first_offset") + 1
     return ranges.observe(

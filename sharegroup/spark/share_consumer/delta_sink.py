@@ -3,14 +3,14 @@
 A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
 reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- In a repeated batch, the keys of all records. Any of them may have been appended by an earlier run, which may have
-  held another part of the batch, or by another member that had acquired the record in between.
+- In a repeated batch, the keys of all records. An earlier run, which may have held another part of the batch, may have
+  appended any of them. So may another member that had acquired the record between the two runs.
 - In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
   process the record before, because the count is lowered only when a record is returned unprocessed.
 
 Nothing is appended without the locks (`lock_guard`), because the next member that gets the records might check the
-table before the append. Delta's transaction id only prevents that one process appends a batch twice. It is different
-for each run of a batch, because a later run may have other records, and Delta would skip its append.
+table before the append. Delta's transaction id only prevents that one process appends a batch twice. Each run of a
+batch has another transaction id, because a later run may have other records. With the same id, Delta would skip them.
 
 Exactly once has these requirements:
 

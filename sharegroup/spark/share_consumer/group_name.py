@@ -1,4 +1,4 @@
-"""Checks, before a new member joins a group, that no group of another type has its name. Kafka does not allow both."""
+"""Checks, before a new member joins a group, that no group of another type has its name, as Kafka does."""
 
 import logging
 from typing import Any

@@ -36,7 +36,10 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return NOTHING.to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """Return the offered batch, or `start` and no rows. The first call returns a new offset without rows."""
+        """Return the rows of the offered batch and its offset. If there is no offer, return no rows and `start`.
+
+        The first call returns a new offset without rows.
+        """
         if not self._is_planned:
             self._is_planned = True
             return iter(()), OfferedBatch(0, uuid.uuid4().hex, ()).to_json()
