@@ -1,9 +1,9 @@
 """Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
 
-The job applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
-is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or renewal
-of records that are finished, by any member, has no effect and no error. A response to a renewal therefore lists the
-ranges that were renewed.
+The job applies or rejects a row as a whole. It rejects a row if the member no longer holds a part of the row. Such a
+row is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or
+renewal of records that are finished, by any member, has no effect and no error. A response to a renewal therefore lists
+the ranges that were renewed.
 
 A row names the acquired ranges that it acknowledges, with their delivery counts. It therefore has no effect on records
 that this or an earlier process of the member has acquired again in the meantime. If the lock deadlines are known, the

@@ -49,13 +49,13 @@ logger = logging.getLogger(__name__)
 METADATA_INTERVAL_MS = 30_000
 #: The metadata interval, in ms, while a subscribed topic does not exist, and after a sign that a topic has changed.
 MISSING_TOPIC_INTERVAL_MS = 1_000
-#: A batch counts as no longer held this many ms before its locks end, because a sink checks only once per second
-#: whether its batch is held, and commits afterwards.
+#: A batch counts as no longer held this many ms before its locks end. The time is needed because a sink checks only
+#: once per second whether its batch is held, and commits afterwards.
 COMMIT_MS = 2_000
 #: The member holds records for up to this many batches in addition to the running one.
 READ_AHEAD = 2
-#: How long acknowledgements may wait at the job, in ms, so that one micro-batch handles them together with the fetch
-#: request that follows when the next batch begins.
+#: How long acknowledgements may wait at the job, in ms. A fetch request follows when the next batch begins, and one
+#: micro-batch can then handle both.
 LINGER_MS = 500
 #: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
 _MAX_AWAITED = 1_000

@@ -1,12 +1,12 @@
 """Watches a request topic: up to which time it has been read, and whether there are unread requests.
 
-The deadline of a lock or a session must not be compared with the present time, because a request that was appended in
-time may still be unread, for example in a backlog. The deadline is therefore compared with the *safe time*: the latest
-time before which every appended request has been read by a committed batch. Times in this module are of the steady
-clock (`kafka_clients.steady_time`), which never goes back. `Handover.brokers_ms` converts them to the brokers' time.
+The deadline of a lock or a session must not be compared with the present time. A request that was appended in time may
+still be unread, for example in a backlog. The deadline is therefore compared with the *safe time*: the latest time
+before which every appended request has been read by a committed batch. Times in this module are of the steady clock
+(`kafka_clients.steady_time`), which never goes back. `Handover.brokers_ms` converts them to the brokers' time.
 
 While no request is unread, the source waits here for the next request with a long poll at the broker. An empty trigger
-of Spark costs the JVM several milliseconds; five triggers per second took most of the 7 % of a core that an idle job
+of Spark costs the JVM several milliseconds. Five triggers per second took most of the 7 % of a core that an idle job
 used.
 
 A request that may *linger* (be delayed, see `unread_requests`) waits here for a request that may not linger.
@@ -116,8 +116,8 @@ class RequestClock:
         """Return whether there are unread requests, and the safe time in ms.
 
         `positions` has the next unread offset of each partition. `now_ms` must have been read before the call. The safe
-        time does not advance while a partition's leader does not respond, while the topic does not exist, or while an
-        open transaction blocks rows. Raises KafkaError until a broker has returned metadata once.
+        time does not advance while a leader does not respond, the topic does not exist, or an open transaction blocks
+        rows. Raises KafkaError until a broker has returned metadata once.
         """
         is_counted = self._count_partitions()
         if now_ms - self._starts_ms >= self._idle_poll_ms:

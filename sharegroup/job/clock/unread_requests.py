@@ -3,8 +3,8 @@
 A micro-batch for half a second of requests costs about as much as one for a single request. A request may therefore
 linger if nobody waits for its effect:
 
-- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), at a shard
-  where no member waits for the records or the space that it may free;
+- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), if no
+  member at its shard waits for the records or the space that the acknowledgement may free;
 - a fetch of a requester that still has enough records for that time (`linger_ms` in the row);
 - an `assign` row (a gateway assigns reserved records to a member): it frees nothing, and its records have been sent.
 

@@ -1,8 +1,9 @@
 """Brings the tables of a query to the same batch if some of them have lost commits.
 
-With `tables.local.sync`, a power loss removes nothing that a later step depends on. Without it, with a disk that loses
-acknowledged writes, or with backups of different times, each table may have lost any number of its newest commits. The
-first table decides, because its commits contain the positions of the requests and the outboxes:
+With `tables.local.sync`, a power loss removes nothing that a later step depends on. In three other cases, each table
+may have lost any number of its newest commits: without this setting, with a disk that loses acknowledged writes, and
+with backups of different times. The first table decides, because its commits contain the positions of the requests and
+the outboxes:
 
     another table is ahead     An older version is restored, which removes the rows of batches that the first table does
                                not have. The requests of these batches are read again.

@@ -106,8 +106,8 @@ class QueryRun:
         """Become the leader of the query's tables, and complete the batch of the last leader.
 
         The checkpoint is checked only after that, because another job may write to the tables until then. Raises
-        FencedLeaderError if another job leads, StaleCheckpointError if the checkpoint does not match the tables, and
-        the errors of the producer that sends the last leader's rows again.
+        FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the tables.
+        Also raises the errors of the producer, which sends the last leader's rows again.
         """
         steps = self.steps
         steps.become_leader(leader_epoch)

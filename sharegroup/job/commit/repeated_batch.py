@@ -1,12 +1,13 @@
 """Checks whether a batch that runs again has the same effects as its first run, which was committed.
 
-Spark runs a batch again from the same offsets, so it normally has the same effects. It has other effects when its input
-or the rules changed in between: retention deleted rows of the request topic, or the job was started with another
+Spark runs a batch again from the same offsets, so the batch normally has the same effects. It has other effects if
+retention has deleted rows of the request topic since the first run, or if the job was started with another
 configuration. Steps 2 and 3 skip the batch, because the tables have it already. The operator's state, however, would
 come from the second run, so that tables and state would differ from then on.
 
-Each commit of the first table therefore records an entry of its batch: a digest of each kind of effect, the positions
-of the requests that were read, and the rules. A repeated batch is compared with this entry before it has any effect.
+Each commit of the first table therefore records an entry of its batch. The entry contains a digest of each kind of
+effect, the positions of the requests that were read, and the rules (configured values that the effects depend on). A
+repeated batch is compared with this entry before it has any effect.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Decides which of several jobs on the same tables leads. One table decides this, before a job writes any other table.
 
 When a job starts, it acquires a leader epoch above all existing ones, by one commit to the deciding table. Its queries
-then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch, and this epoch
-wins in every table, in whatever order the jobs open the tables. The other job is fenced when it opens a table that
-already has the higher epoch, or at its next commit. If it commits nothing, its regular check of the deciding table
+then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch. This epoch wins
+in every table, in whatever order the jobs open the tables. The job with the lower epoch is fenced when it opens a table
+that already has the higher epoch, or at its next commit. If it commits nothing, its regular check of the deciding table
 detects the other job.
 """
 

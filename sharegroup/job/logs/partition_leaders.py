@@ -15,7 +15,7 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How long a failing topic is skipped, at first and at most; the time doubles in between.
+#: How long a failing topic is skipped, in ms: the first time, and the maximum. The time doubles with each failure.
 FIRST_RETRY_MS, MAX_RETRY_MS = 250, 2_000
 _NAMED_IN_LOG = 10
 

@@ -14,8 +14,8 @@ response of one broker, whose metadata may be outdated:
     a topic that was deleted before       the response is outdated, and ignored for the grace time
 
 The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
-responses does not count, for two reasons: brokers that start twice may report no topics each time, and the job's
-machine may have been suspended.
+responses does not count. Brokers that start twice may report no topics each time, and the job's machine may have been
+suspended.
 """
 
 import logging

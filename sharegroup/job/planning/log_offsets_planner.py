@@ -1,8 +1,8 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
 All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
-or in a simulation. `now_ms` is a steady time, which nobody can set, because the decision that a topic was deleted
-depends on how long its name refers to no topic. The brokers' time is in the handover.
+or in a simulation. `now_ms` is a steady time, which nobody can set. This matters for deleted topics: the decision
+depends on how long a name refers to no topic. The brokers' time is in the handover.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
 and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned

@@ -113,8 +113,8 @@ class JobQuery:
     def start(self, leader_epoch: int) -> None:
         """Become the leader of the query's tables, complete the last leader's batch, and start the query.
 
-        Raises FencedLeaderError if another job leads, StaleCheckpointError if the checkpoint does not match the tables,
-        and KafkaUnavailableError if the last leader's rows cannot be sent again.
+        Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
+        tables. Raises KafkaUnavailableError if the last leader's rows cannot be sent again.
         """
         path = self._checkpoint_path
         job = self._config.job

@@ -1,10 +1,10 @@
 """`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
 
 Its rows contain the share-partitions to manage (rows of the `share_partitions` table, with the state to load), the end
-offsets of their logs, deleted topics, and *ticks*, which carry the time to keys whose deadline has passed. Without
-changes it returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver, separate from the
-driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner` decides which
-rows are sent; this module waits and reads the clock.
+offsets of their logs, and deleted topics. Rows that are *ticks* carry the time to keys whose deadline has passed.
+Without changes the source returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver,
+separate from the driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner`
+decides which rows are sent; this module waits and reads the clock.
 
 The time of a tick is a *safe time*: all requests appended before it have been read by committed batches. A lock
 therefore never expires while an acknowledgement that was appended in time is unread, however long the backlog is. The

@@ -22,13 +22,16 @@ renewals, this check is not possible, and other members may have records that th
 the whole batch is skipped, and its records become available again when their locks expire.
 
 A topic that is deleted and created again under the same name is a different topic. Ranges of the old topic are
-discarded when the assignment names the new one or the job responds with UNKNOWN_TOPIC_ID; a running batch with such
-ranges counts as lost.
+discarded when the assignment names the new topic, or when the job responds with UNKNOWN_TOPIC_ID. A running batch with
+such ranges counts as lost.
 
-Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O),
-`held_batches` (the ranges that the member holds), `member_logic` and `batch_calls` (the combination as one member),
-`batch_plan`, `acquired_batch`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the thread);
-`source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
+Modules, here and in `sharegroup.member`:
+
+    without I/O     ranges (data), membership, fetch_demands, acknowledgement_round (the protocol), held_batches (the
+                    ranges that the member holds), member_logic and batch_calls (the combination as one member),
+                    batch_plan, acquired_batch, acknowledgements
+    Kafka, thread   row_channel (Kafka), offer_file, member (the thread)
+    Spark           source, records, batch_runner, consumer, consumer_query, lock_guard, delta_sink
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class ShareConsumer:
 
     The handler's return value acknowledges the records. None accepts all. A DataFrame (topic, partition, offset,
     acknowledge_type) contains the exceptions as 'accept', 'release' or 'reject' (or 1, 2, 3); all others are accepted.
-    If the handler raises or returns an invalid result, the whole batch is released and delivered again with a higher
-    delivery count, and the query continues. After `max_failures` such batches in a row it stops, and
+    If the handler raises or returns an invalid result, the whole batch is released, and the query continues. The batch
+    is delivered again with a higher delivery count. After `max_failures` such batches in a row the query stops, and
     `await_termination` raises the last exception.
 
     Locks are renewed while the handler runs, for at most `max_processing_ms`. After that they expire and the records
@@ -61,9 +61,9 @@ class ShareConsumer:
 
     `checkpoint` is a directory on any file system that Spark supports. The member id is derived from it, so a restarted
     job is the same member and keeps its locks until they expire. With `group_instance_id` it is a static member
-    (docs/static_members.md): its member id is derived from that name, and the locks of its current batch last for
+    (docs/static_members.md), and its member id is derived from that name. The locks of its current batch then last for
     share.static.record.lock.duration.ms, so that no other member gets the batch while the job restarts. If two
-    processes run as one member, the one that joined last is served, and the query of the other ends with
+    processes run as one member, the process that joined last is served, and the query of the other process ends with
     FENCED_INSTANCE_ID.
 
     Instead of `topics`, `pattern` is a regular expression that matches whole topic names. The member finds new matching
@@ -144,8 +144,8 @@ class ShareConsumer:
     def holds_batch(self) -> bool:
         """Whether the member holds all locks of `batch`.
 
-        If not, other members may have its records, because the batch exceeded `max_processing_ms`, the process was
-        suspended or could not reach Kafka for longer than its locks last, or one of its topics was deleted.
+        If not, other members may have its records. The possible causes are: the batch exceeded `max_processing_ms`; the
+        process was suspended, or could not reach Kafka, for longer than its locks last; a topic was deleted.
         """
         return self._runner is not None and self._runner.holds_batch
 

@@ -21,10 +21,10 @@ Exactly once has these requirements:
 - One process at a time runs with a checkpoint, as Spark requires too.
 - On S3 only one driver appends to the table, or Delta has a LogStore for several drivers; its default one can lose a
   commit.
-- A driver is not suspended between the last job of its write and the commit for longer than its locks last; a member
-  that gets the records in that time can append them too.
-- No topic is deleted and created again under its name while a batch reads it. Spark reads by name and can return
-  records of the new topic as those of the old one until the share-group job has detected the change.
+- Between the last Spark job of a write and the commit, a driver is not suspended for longer than its locks last.
+  Otherwise another member that gets the records in that time can append them too.
+- No topic is deleted and created again under its name while a batch reads it. Spark reads by name. Until the
+  share-group job has detected the change, Spark can return records of the new topic as those of the old one.
 """
 
 import functools

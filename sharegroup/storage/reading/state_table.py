@@ -72,7 +72,7 @@ def read_current_states(
 def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
 
-    The rows of a share-partition are ordered by (leader epoch, batch id), because leaders follow each other, and each
+    The rows of a share-partition are ordered by (leader epoch, batch id). This order is complete, because a leader
     writes at most one row of a share-partition in a batch. Rows before a share-partition's newest snapshot are skipped.
     """
     return fold_current_rows(*select_current_rows(rows, base))

@@ -21,8 +21,8 @@ def due_target(sizes: Sequence[int], tiers: Sequence[int] = TIERS) -> int | None
     """Return the target size (bytes) for delta-rs to merge files of these sizes now; None if nothing is due.
 
     delta-rs merges files that are not larger than the target, the largest first. It does not rewrite a file that fits
-    together with no other file. A file that exceeds its tier's size by a quarter or more must stay as it is, so the
-    target is less than the size of this file plus that of the smallest file.
+    together with no other file. A file that exceeds its tier's size by a quarter or more must stay as it is. The target
+    is therefore less than the size of this file plus that of the smallest file.
     """
     first, *higher = tiers
     for tier in (*reversed(higher), first):
