@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseTimeoutError(ShareGroupError):
-    """The share-group job did not respond in time. Check that it is running and uses these topics."""
+    """The share-group job did not respond in time. Check that the job is running and uses these topics."""
 
 
 class BatchMember(Protocol):
-    """What these calls use of `MemberLogic`.
+    """The part of `MemberLogic` that these calls use.
 
     Attributes:
         is_open: whether the member can read responses.

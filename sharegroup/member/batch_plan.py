@@ -60,7 +60,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 
 
 def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
-    """Return the Kafka reads that cover the ranges; each maps share-partitions to the envelope to read there."""
+    """Return the Kafka reads that cover the ranges. A read has one contiguous range for each share-partition."""
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():
         for index, cluster in enumerate(_clusters(held)):
@@ -78,7 +78,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Return the ranges that MAX_READS envelopes of a partition do not cover. The oldest ranges are covered first."""
+    """Return the ranges that do not fit into MAX_READS envelopes of their partition. The oldest ranges go first."""
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():

@@ -86,7 +86,7 @@ class RunningBatch:
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal was appended to the request topic. If it was in time, its response may arrive late."""
+        """Record that a renewal was appended. If it was in time, its response may arrive after the locks' deadline."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
@@ -129,7 +129,7 @@ class RunningBatch:
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
     def set_lock_deadline(self, deadline_ms: int, now_ms: int) -> None:
-        """Set the deadline of the locks; they are renewed when half of the remaining time has passed."""
+        """Set the deadline of the locks. The locks are renewed when half of the remaining time has passed."""
         self.lock_deadline_ms = deadline_ms
         self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
 

@@ -57,7 +57,7 @@ READ_AHEAD = 2
 #: How long acknowledgements may wait at the job, in ms. A fetch request follows when the next batch begins, and one
 #: micro-batch can then handle both.
 LINGER_MS = 500
-#: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
+#: Maximum number of requests whose response times are measured at the same time. Older requests are dropped.
 _MAX_AWAITED = 1_000
 #: Metrics about bytes, which the member does not see: Spark's readers read the records.
 _NOT_MEASURED = ("fetch-size-avg", "fetch-size-max", "bytes-consumed-rate", "bytes-consumed-total")

@@ -29,11 +29,11 @@ class OffsetCommitter(Protocol):
     """Commits the offsets of a consumer group (implemented in `kafka_clients.group_offsets`)."""
 
     def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
-        """Commit offsets; return the reason for each rejected one. Raises KafkaError if the brokers do not respond."""
+        """Commit offsets, and return the reason for each rejected offset. Raises KafkaError without a response."""
 
 
 class OffsetMirror:
-    """Commits start offsets of share groups that have changed since the last commit.
+    """Commits those start offsets of share groups that differ from the offsets in the last commit.
 
     `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of the named
     share groups.

@@ -46,7 +46,7 @@ class HandoverFileWriter:
 
 
 class HandoverFileReader:
-    """Reads the handover file, in the source's process. It keeps the file open, and detects a new one by its inode."""
+    """Reads the handover file, in the source's process. It keeps the file open, and detects a new file by the inode."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

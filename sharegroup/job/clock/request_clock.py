@@ -54,8 +54,8 @@ class SafeClock:
     def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
         """Add a sample: the request topic's end offsets, fetched after the time `now_ms`.
 
-        If there are too many samples, every other one is dropped. The oldest are not dropped first, because the
-        positions reach them next.
+        If there are too many samples, every other sample is dropped. The oldest samples are not dropped first, because
+        the positions reach these next.
         """
         if len(self._samples) >= _SAMPLES:
             self._samples = self._samples[::2]
@@ -86,8 +86,8 @@ class RequestClock:
     """Watches a request topic for unread requests, and computes its safe time.
 
     `idle_poll_ms` is the interval at which the log start offsets, which retention moves, are fetched. `rules` decide
-    which requests may linger; None means that no request may. The sources report to `outage` whether the topic can be
-    polled.
+    which requests may linger; None means that no request may linger. The sources report to `outage` whether the topic
+    can be polled.
     """
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
@@ -131,7 +131,7 @@ class RequestClock:
         return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
 
     def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Return whether an unread request must be processed now, because it may not linger, or no longer.
+        """Return whether an unread request must be processed now, because it may not linger any longer.
 
         `waiting` has, by shard key, what pending fetches wait for. Call `observe` first. Raises KafkaError if the topic
         cannot be polled.

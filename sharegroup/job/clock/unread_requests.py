@@ -40,7 +40,7 @@ class LingerRules(NamedTuple):
 
 
 class UnreadRequests:
-    """The requests that were polled after the current positions of a request topic. Without `rules` none may linger."""
+    """The requests that were polled after the current positions of a request topic. Without `rules`, none lingers."""
 
     def __init__(self, rules: LingerRules | None) -> None:
         self._rules = rules

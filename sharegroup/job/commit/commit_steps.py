@@ -49,12 +49,12 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The Delta transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
+#: The Delta transaction id of rows that a leader writes outside its batches. Its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: The maximum number of deferred rows of a table. It is limited because each commit's outbox carries these rows.
 _MAX_DEFERRED_ROWS = 20_000
-#: Above this number of deferred rows, they are written without a pause, because carrying them in each outbox costs as
-#: much as a commit.
+#: If there are more deferred rows than this, they are written without a pause. To carry them in each outbox would cost
+#: as much as a commit.
 _MAX_CARRIED_ROWS = 500
 
 FaultPoint = Callable[[int, int], None]

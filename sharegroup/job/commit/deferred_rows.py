@@ -1,7 +1,7 @@
 """Rows of append-only tables that are written after the responses are sent; no response depends on them.
 
-Until they are in their table, the outbox of every commit of the query's first table carries them. After a crash the
-next start writes them, because the newest outbox and the table together contain every row.
+Until these rows are in their table, the outbox of every commit of the query's first table carries them. After a crash
+the next start writes them, because the newest outbox and the table together contain every row.
 """
 
 import threading
@@ -75,7 +75,7 @@ class DeferredRows:
 
 
 def write_deferred(writer: TableWriter, pending: Sequence[DeferredBatch], query_id: str, leader_epoch: int) -> bool:
-    """Write the batches that are not in the table yet, and return whether there were any."""
+    """Write the batches that are not in the table yet, and return whether there was at least one."""
     committed = writer.newest_batch(query_id)
     left = [batch for batch in pending if batch.batch_id > committed]
     return writer.commit(query_id, pending[-1].batch_id, lambda: stamp_batches(left, leader_epoch))

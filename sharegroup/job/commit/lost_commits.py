@@ -26,7 +26,7 @@ from sharegroup.storage.writing.versioned_table import Info
 
 logger = logging.getLogger(__name__)
 
-#: The transaction id of restored rows; its version is the leader epoch.
+#: The Delta transaction id of restored rows. The transaction version is the leader epoch.
 RECOVERED_APP_ID = "sharegroup.recovered"
 #: The maximum number of the first table's commits that are searched for outboxes. A local disk keeps as many by
 #: default.
@@ -60,7 +60,7 @@ def roll_back_tables(
 ) -> dict[str, LostBatches]:
     """Roll back the tables that are ahead of the first one. Return, by table, the batches that a table may lack now.
 
-    `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the leader epoch before that.
+    `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the epoch of the leader before it.
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]

@@ -29,7 +29,7 @@ _DIGEST_BYTES = 8
 
 
 class RepeatedBatchError(ShareGroupError):
-    """A batch ran again, and its effects differ from the tables; its checkpoint must be dropped."""
+    """A batch ran again, and its effects differ from those in the tables. The checkpoint must be dropped."""
 
 
 def effect_rules(config: Config) -> dict[str, int]:

@@ -82,7 +82,7 @@ class SourceState:
         return changed
 
     def is_read_committed(self, topic: str) -> bool:
-        """Return whether a group reads the topic up to its last stable offset."""
+        """Return whether any group reads the topic up to its last stable offset."""
         if topic not in self._committed:
             logs = (log for topic_id in self.listing.ids_of(topic) for log in self.listing.logs_of(topic_id))
             groups = {key.group_id for log in logs for key in self.listing.keys_of(log)}

@@ -29,7 +29,7 @@ class JobLead:
     def __init__(self, deciding: TableWriter, tables: Sequence[VersionedTable]) -> None:
         self._deciding, self._tables = deciding, tables
         self._started: set[str] = set()
-        #: The newest epoch that this job acquired; 0 before the first.
+        #: The newest epoch that this job has acquired; 0 if it has acquired none yet.
         self.epoch = 0
 
     def acquire_epoch(self) -> int:
@@ -80,7 +80,7 @@ class JobLead:
 
 
 class LeadWatch:
-    """Checks at an interval whether another job leads, which a job without commits would not detect otherwise."""
+    """Checks at an interval whether another job leads. A job without commits would not detect this otherwise."""
 
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
@@ -88,9 +88,9 @@ class LeadWatch:
         self._outage = OutageLog(logger, "cannot check which job leads", "the leader is checked again")
 
     def poll(self) -> None:
-        """Check which job leads, if the interval has passed. Raises FencedLeaderError if another job does.
+        """Check which job leads, if the interval has passed. Raises FencedLeaderError if another job leads.
 
-        If the store is unavailable, that is only logged, because the next commit reports it.
+        An unavailable store is only logged, because the next commit reports it.
         """
         if self._clock() < self._due:
             return

@@ -29,7 +29,7 @@ class Logs(Protocol):
     """
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Describe topics; None for one that does not exist. Topics without a usable response are left out."""
+        """Describe topics; a topic that does not exist maps to None. Topics without a usable response are left out."""
 
     def ends(
         self, partitions: Collection[TopicPartition], read_committed: bool = False
@@ -52,7 +52,7 @@ class Logs(Protocol):
         """Return, for each log, the first offset at or after a time (ms); None if there is no such record."""
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
 
 
 class LogOffsetQueries:
@@ -114,7 +114,7 @@ class LogOffsetQueries:
         }
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
         self._leaders.discard_topics(topics)
         self._topics.discard_names(topics)
         if topics:

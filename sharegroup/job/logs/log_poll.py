@@ -23,7 +23,7 @@ class LogPoll:
     """Queries the leaders of topic partitions; `settings` are kafka-python's.
 
     Log offsets are returned only for leaders that respond. A leader that does not respond delays one call by up to 2 s.
-    Afterwards its partitions are left out immediately until it responds again.
+    Afterwards its partitions are left out without a delay until it responds again.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class LogPoll:
         return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        """Describe topics; None for one that does not exist. A topic that the broker does not report is left out.
+        """Describe topics; a topic that does not exist maps to None. Topics without a usable response are left out.
 
         Raises KafkaConnectionError if no broker responds.
         """
@@ -75,7 +75,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
 
         async def forget() -> None:
             self._client.remove_topics(topics)

@@ -144,7 +144,7 @@ class TopicIdentities:
         return topic_id in self._replaced.get(name, ()) or response.last_ms - since_ms >= self._grace_ms
 
     def pop_updated_names(self) -> set[str]:
-        """Return the names with a response since the last call; only their topics can be newly deleted."""
+        """Return the names with a response since the last call. Only topics with these names can be newly deleted."""
         learned, self._learned = self._learned, set()
         return learned
 

@@ -21,7 +21,7 @@ ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
 
 
 class OffsetsApartError(ShareGroupError):
-    """There is more than one batch between the two offsets. No offset contains the rows of all of them."""
+    """There is more than one batch between the two offsets. No offset contains the rows of all these batches."""
 
 
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:

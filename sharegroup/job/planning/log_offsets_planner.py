@@ -45,7 +45,7 @@ class PlannerSettings:
 
 
 class LogOffsetsPlanner:
-    """Decides the source's next offset. A process has one planner; a new one restores its state from the offset."""
+    """Decides the source's next offset. A process has one planner; a new planner restores its state from the offset."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: GroupConfigSource, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
@@ -154,7 +154,7 @@ def _needs_state(known: SourceState, row: SharePartitionRow) -> bool:
 
 
 def _without_groups(poll: SourcePoll, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
-    """Stop managing the share-partitions of the stopped groups; return the pending ones of all other groups."""
+    """Stop managing the share-partitions of the stopped groups; return the pending rows of all other groups."""
     managed = poll.known.managed
     if stopped:
         of_stopped = [key for key in list(managed.keys()) if key.group_id in stopped]

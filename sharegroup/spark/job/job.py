@@ -171,7 +171,7 @@ class ShareGroupJob:
                 open_or_create(job.tables_path, spec, self._options)
 
     def _reject_stale_checkpoints(self) -> None:
-        """Reject stale checkpoints. Called before acquiring the lead, so that a failing start fences no running job."""
+        """Reject stale checkpoints. This happens before the job leads, so that a failing start fences no other job."""
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}

@@ -10,7 +10,7 @@ from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import add_progress_listener
 
-#: The job checks its queries five times per second. If it has not done so for this many seconds, it is unhealthy.
+#: The job checks its queries five times per second. A job that has not checked them for this many seconds is unhealthy.
 _HANGS_S = 60.0
 
 

@@ -90,7 +90,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _offset_of(self, start: dict[str, Any]) -> SourceOffset:
-        """Return the parsed offset. The last one is cached, because Spark passes the newest offset to each poll."""
+        """Return the parsed offset. The last offset is cached, because Spark passes the newest one to each poll."""
         if self._last is None or self._last[0] != start:
             self._last = start, SourceOffset.from_json(start)
         return self._last[1]

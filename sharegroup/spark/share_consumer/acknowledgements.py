@@ -105,7 +105,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
     """Yield runs that cover the range: the exceptions in it, and `otherwise` between them.
 
-    `runs` is in descending order; the exceptions are removed from its end.
+    `runs` is in descending order. The exceptions that lie in the range are removed from the end of `runs`.
     """
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:

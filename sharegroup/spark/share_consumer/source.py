@@ -24,7 +24,7 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
     """The reader that claims the batches offered by the member; `options` contains the directory `offers`.
 
     Its first batch is empty and available immediately, so that Spark starts the Python process that plans batches while
-    the member joins its group. This takes half a second.
+    the member joins its group. The start of this process takes half a second.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:

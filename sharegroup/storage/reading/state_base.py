@@ -35,14 +35,14 @@ class Cut(NamedTuple):
     batch_id: int
 
     def later_rows(self) -> pc.Expression:
-        """Return a filter for the rows of `share_group_state` after the cut. Statistics make it skip whole files."""
+        """Return a filter for the rows of `share_group_state` after the cut. File statistics exclude whole files."""
         leader_epoch, batch_id = pc.field("leader_epoch"), pc.field("batch_id")
         same_leader = (leader_epoch == self.leader_epoch) & (batch_id > self.batch_id)
         return (leader_epoch > self.leader_epoch) | same_leader
 
 
 def cut_of(base: DeltaTable) -> Cut | None:
-    """Return the cut of a base from the statistics in the table's log, without reading rows; None if it is empty."""
+    """Return the cut of a base from the statistics in the table's log, without reading rows; None for an empty base."""
     files = pa.table(base.get_add_actions(flatten=True))
     if not len(files):
         return None

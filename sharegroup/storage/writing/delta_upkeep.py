@@ -28,10 +28,10 @@ from sharegroup.storage.writing.versioned_table import Upkeep
 #: The minimum time for which old versions are kept. On a local disk with few versions, their files are kept for less.
 MIN_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
-#: Between two checkpoints there are about as many commits as write the bytes of a checkpoint, so the next checkpoint
-#: after a large one is later. The values are the assumed bytes of a commit, and the maximum number of commits.
+#: A checkpoint is written when the commits since the last one have written about as many bytes as that one has. The
+#: values are the assumed bytes of a commit, and the maximum number of commits between two checkpoints.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
-#: The log lists removed files for this many hours longer than they are kept, because the vacuum that deletes them may
+#: The log lists removed files for this many hours longer than the files are kept: the vacuum that deletes them may
 #: run an hour later.
 _SLACK_HOURS = 4
 

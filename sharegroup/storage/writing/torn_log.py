@@ -30,7 +30,7 @@ from sharegroup.storage.writing.local_sync import entry_path, sync_paths
 logger = logging.getLogger(__name__)
 
 _ENTRY = re.compile(r"(\d{20})\.json")
-#: How many of the newest entries are checked; earlier ones had enough time to reach the disk.
+#: How many of the newest entries are checked. Earlier entries had enough time to reach the disk.
 _EXAMINED = 100
 _TORN = ".torn"
 _LAST_CHECKPOINT = "_last_checkpoint"
