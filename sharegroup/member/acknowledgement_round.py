@@ -1,14 +1,14 @@
 """Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
 
-The job applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
-is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or renewal
-of records that are finished, by any member, has no effect and no error. Only ranges that a response lists were
-therefore renewed.
+The job applies or rejects a row as a whole. It rejects a row if the member no longer holds a part of the row. Such a
+row is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or
+renewal of records that are finished, by any member, has no effect and no error. A response to a renewal therefore lists
+the ranges that were renewed.
 
-Rows contain the acquired ranges that they acknowledge, with their delivery counts, so that they do not affect ranges
-that the member, or an earlier process of it, has acquired again meanwhile. If the ends of the locks are known, rows
-also contain the earliest one. An acknowledgement that is appended after it is then rejected even if other members have
-finished the records since.
+A row names the acquired ranges that it acknowledges, with their delivery counts. It therefore has no effect on records
+that this or an earlier process of the member has acquired again in the meantime. If the lock deadlines are known, the
+row also contains the earliest one. An acknowledgement that is appended after this deadline is then rejected, even if
+other members have finished the records since.
 """
 
 import logging
@@ -30,7 +30,7 @@ PARTS = 64
 RESPONSE_TIMEOUT_MS = 10_000
 RETRY_MS = 1_000
 
-#: Errors which mean that the member no longer holds the range, so its records were or will be delivered again.
+#: Errors which mean that the member no longer holds the range. The records were or will be delivered again.
 _LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
@@ -46,7 +46,8 @@ class AcknowledgementRound:
 
     Args:
         batches: the acknowledgement batches to send.
-        granted: the acquired ranges that they apply to; if empty, those that the member holds when the job reads them.
+        granted: the acquired ranges that the batches apply to. If empty, the batches apply to the ranges that the
+            member holds when the job reads the rows.
         ids: creates request ids.
         is_renewal: whether these are renewals.
         is_static: whether the member is static, so that renewed locks must outlast its restart.

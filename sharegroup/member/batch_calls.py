@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseTimeoutError(ShareGroupError):
-    """The share-group job did not respond in time. Check that it is running and uses these topics."""
+    """The share-group job did not respond in time. Check that the job is running and uses these topics."""
 
 
 class BatchMember(Protocol):
-    """What these calls use of `MemberLogic`.
+    """The part of `MemberLogic` that these calls use.
 
     Attributes:
         is_open: whether the member can read responses.
@@ -75,7 +75,10 @@ class _Awaited:
 
 
 class PendingBegin:
-    """A pending `MemberLogic.begin`. Call `poll` until it returns ranges; without a renewal, the first call does."""
+    """A pending `MemberLogic.begin`.
+
+    Call `poll` until it returns ranges. If no locks must be renewed first, the first call returns them.
+    """
 
     def __init__(
         self, member: BatchMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
@@ -90,7 +93,7 @@ class PendingBegin:
         return self._responses.deadline_ms
 
     def poll(self, now_ms: int) -> tuple[HeldRange, ...] | None:
-        """Return the ranges that the batch runs with: those that are still held. None while responses are missing."""
+        """Return the ranges of the batch that the member still holds; None while responses are missing."""
         if self._ranges is None and self._responses.poll(now_ms):
             self._ranges = self._offered() if self._renewal is None else self._rerun(self._renewal, now_ms)
             lost = count_records(self._batch.ranges) - count_records(self._ranges)

@@ -1,11 +1,11 @@
 """Plans the next batch: which queued ranges it contains, and the Kafka reads that cover them. No I/O.
 
-A Kafka read covers one contiguous range (an *envelope*) of each partition, and costs about 0.1 s even if it is small: 4
-reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore joined
-to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four envelopes for
-each partition, so it needs at most four reads. All other ranges wait for the next batch. So do ranges that need a
-different read, because they have another isolation level than the oldest range or belong to another topic of the same
-name.
+A Kafka read covers one contiguous range (an *envelope*) of each partition. Even a small read costs about 0.1 s: 4 reads
+took 0.6 s, and 64 reads took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore
+joined to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four
+envelopes for each partition, so it needs at most four reads. All other ranges wait for the next batch. Ranges that need
+a different read wait too. Such a range has another isolation level than the oldest range, or belongs to another topic
+of the same name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ class Plan(NamedTuple):
 def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_limit: int = 0) -> Plan:
     """Return a batch of the oldest ranges that MAX_READS reads can cover, up to `max_records` records.
 
-    The last range is split if necessary. A record at its last delivery attempt, according to `delivery_count_limit` (0:
-    not known), is a batch of its own, so that it cannot make other records fail.
+    The last range is split if necessary. A record at its last delivery attempt is a batch of its own, so that it cannot
+    make other records fail. `delivery_count_limit` determines the last attempt (0: not known).
     """
     together = attempts_together(queued, delivery_count_limit)
     if together == 0:
@@ -60,7 +60,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 
 
 def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
-    """Return the Kafka reads that cover the ranges; each maps share-partitions to the envelope to read there."""
+    """Return the Kafka reads that cover the ranges. A read has one contiguous range for each share-partition."""
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():
         for index, cluster in enumerate(_clusters(held)):
@@ -78,7 +78,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Return the ranges that MAX_READS envelopes of a partition do not cover. The oldest ranges are covered first."""
+    """Return the ranges that do not fit into MAX_READS envelopes of their partition. The oldest ranges go first."""
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():

@@ -60,7 +60,10 @@ class FetchDemands:
     def due_requests(
         self, assignment: Collection[AssignedPartition], held: int, member_epoch: int, now_ms: int
     ) -> list[FetchRequest]:
-        """Return the fetches to send now; `held` is the number of held records in batches that have not begun."""
+        """Return the fetch requests to send now.
+
+        `held` is the number of held records in batches that have not begun.
+        """
         for share_partition in [known for known in self._demands if known not in assignment]:
             del self._demands[share_partition]  # a response on its way still counts, because its locks are valid
         if held >= self._target:
@@ -82,7 +85,7 @@ class FetchDemands:
         return requests
 
     def handle_response(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
-        """Return the ranges acquired by a response; none if it was handled before or belongs to no request."""
+        """Return the ranges that a response acquired; none if it was handled before or belongs to no request."""
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
             return ()
@@ -102,7 +105,7 @@ class FetchDemands:
         return response.id in self._unanswered
 
     def has_room_after(self, records: int) -> bool:
-        """Return whether a batch with this many records is large enough that a request follows when it begins."""
+        """Return whether busy share-partitions request records when this many are missing."""
         return records * _LEAST_PART >= self._target
 
     def discard_all(self) -> None:

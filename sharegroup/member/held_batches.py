@@ -79,18 +79,21 @@ class RunningBatch:
         return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
-        """Return whether no other member can have the batch's records. A renewal takes effect when it is appended."""
+        """Return whether no other member can have the batch's records.
+
+        A renewal that waits for its response counts, because it takes effect when it is appended.
+        """
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal was appended to the request topic. If it was in time, its response may arrive late."""
+        """Record that a renewal was appended. If it was in time, its response may arrive after the locks' deadline."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
         """Store which ranges were renewed, and return the number of records that were not renewed.
 
-        `is_refused` is whether a part of the renewal was rejected. If records are missing although their locks cannot
-        have expired, the batch is not lost, because the log's start has moved past these records.
+        `is_refused` is whether a part of the renewal was rejected. If records were not renewed although their locks
+        cannot have expired, the log's start has moved past these records, so the batch is not lost.
         """
         missing = count_records(self.renewable) - count_records(renewed)
         self.is_lost |= is_refused or (missing > 0 and now_ms >= self.lock_deadline_ms)
@@ -101,13 +104,16 @@ class RunningBatch:
         return missing
 
     def discard_deleted(self) -> tuple[HeldRange, ...]:
-        """Discard the ranges of deleted share-partitions, which no handler has received yet, and return the others."""
+        """Discard the ranges of deleted share-partitions, and return the others. No handler has received them yet."""
         self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.deleted)
         self.deleted.clear()
         return self.ranges
 
     def mark_deleted(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
-        """Stop renewing share-partitions whose topic was deleted. The batch no longer counts as held."""
+        """Stop renewing share-partitions whose topic was deleted.
+
+        A batch with such share-partitions no longer counts as held.
+        """
         self.deleted |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
         self.renewable = {held for held in self.renewable if held.share_partition not in self.deleted}
 
@@ -123,7 +129,7 @@ class RunningBatch:
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
     def set_lock_deadline(self, deadline_ms: int, now_ms: int) -> None:
-        """Set the deadline of the locks; they are renewed when half of the remaining time has passed."""
+        """Set the deadline of the locks. The locks are renewed when half of the remaining time has passed."""
         self.lock_deadline_ms = deadline_ms
         self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
 
@@ -136,7 +142,7 @@ class HeldBatches:
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records
         self._queued: list[HeldRange] = []
         self._unwanted: list[HeldRange] = []
-        #: The ranges of a batch of an earlier process whose renewal waits for responses before it runs again.
+        #: The ranges of an earlier process's batch that is about to run again. Their renewal waits for responses.
         self._awaited: tuple[HeldRange, ...] = ()
         self._offered: OfferedBatch | None = None
         self._seq = 0
@@ -206,9 +212,9 @@ class HeldBatches:
             self._claimed(now_ms)
 
     def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
-        """Do not return queued ranges of an earlier process's batch, whose renewal has been requested.
+        """Do not return these queued ranges to the job, because their renewal has been requested.
 
-        The request that returns them would take effect after the renewal.
+        They belong to a batch of an earlier process. A request that returns them would take effect after the renewal.
         """
         self._awaited = tuple(ranges)
 
@@ -251,9 +257,9 @@ class HeldBatches:
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Remove the queued ranges that have less than half of the lock duration left.
 
-        Return those whose locks have not expired. An offer with such ranges is withdrawn first. An offer with less than
-        `max_records` records is withdrawn too if ranges were added since, because a larger offer can replace it. Ranges
-        of a batch that will run again are not removed.
+        Return the removed ranges whose locks have not expired. An offer with such ranges is withdrawn first. An offer
+        with less than `max_records` records is withdrawn too if ranges were added since, because a larger offer can
+        replace it. Ranges of a batch that will run again are not removed.
         """
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
@@ -266,7 +272,7 @@ class HeldBatches:
         return not any(held.overlaps(awaited) for awaited in self._awaited)
 
     def _remove_queued(self, now_ms: int, is_chosen: Callable[[HeldRange], bool]) -> list[HeldRange]:
-        """Remove the chosen ranges from the queue and return those whose locks have not expired."""
+        """Remove the chosen ranges from the queue. Return the removed ranges whose locks have not expired."""
         removed = [held for held in self._queued if is_chosen(held)]
         if removed:
             self._queued = [held for held in self._queued if not is_chosen(held)]
@@ -303,7 +309,7 @@ def _without(queued: Iterable[HeldRange], removed: Iterable[HeldRange]) -> list[
 
 
 def _rejoined(ranges: Iterable[HeldRange]) -> list[HeldRange]:
-    """Return the ranges. Consecutive parts of a range that `plan_batch` had split are joined again."""
+    """Return the ranges. Where `plan_batch` has split a range, its consecutive parts are joined again."""
     joined: list[HeldRange] = []
     for held in ranges:
         if (

@@ -17,8 +17,8 @@ Invariants:
   appended while the channel accepts them. If the channel is closed, they are retried for `acknowledge_timeout_ms`, as
   if Kafka were unavailable.
 - The member's own thread ends when the membership has ended or an unexpected error occurs, and then closes the channel.
-  `close` waits for that for three times `leave_timeout_ms`. A thread that hangs in Kafka's client for longer ends with
-  the process.
+  `close` waits for the end of the thread, for up to three times `leave_timeout_ms`. A thread that hangs in Kafka's
+  client for longer ends with the process.
 """
 
 import logging

@@ -49,15 +49,15 @@ logger = logging.getLogger(__name__)
 METADATA_INTERVAL_MS = 30_000
 #: The metadata interval, in ms, while a subscribed topic does not exist, and after a sign that a topic has changed.
 MISSING_TOPIC_INTERVAL_MS = 1_000
-#: A batch counts as no longer held this many ms before its locks end, because a sink checks only once per second
-#: whether its batch is held, and commits afterwards.
+#: A batch counts as no longer held this many ms before its locks end. The time is needed because a sink checks only
+#: once per second whether its batch is held, and commits afterwards.
 COMMIT_MS = 2_000
 #: The member holds records for up to this many batches in addition to the running one.
 READ_AHEAD = 2
-#: How long acknowledgements may wait at the job, in ms, so that one micro-batch handles them together with the fetch
-#: request that follows when the next batch begins.
+#: How long acknowledgements may wait at the job, in ms. A fetch request follows when the next batch begins, and one
+#: micro-batch can then handle both.
 LINGER_MS = 500
-#: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
+#: Maximum number of requests whose response times are measured at the same time. Older requests are dropped.
 _MAX_AWAITED = 1_000
 #: Metrics about bytes, which the member does not see: Spark's readers read the records.
 _NOT_MEASURED = ("fetch-size-avg", "fetch-size-max", "bytes-consumed-rate", "bytes-consumed-total")
@@ -150,7 +150,7 @@ class MemberLogic:
 
     @property
     def member_epoch(self) -> int:
-        """The member epoch for request rows; -1 (the job does not check it) before the member has joined."""
+        """The member epoch for request rows. Before the member has joined, it is -1, which the job does not check."""
         return self._membership.member_epoch if self._membership.has_joined else -1
 
     def is_over(self, now_ms: int) -> bool:
@@ -161,8 +161,8 @@ class MemberLogic:
     def holds_batch(self, now_ms: int) -> bool:
         """Return whether all locks of the running batch last for at least COMMIT_MS more.
 
-        If so, no other member gets its records in that time. After a failure the member holds nothing, because another
-        process of the same member may have the records.
+        If so, no other member gets the batch's records in that time. After a failure the result is False, because
+        another process of the same member may have the records.
         """
         running = self.holdings.running
         return (
@@ -202,7 +202,7 @@ class MemberLogic:
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscription. It takes effect after the next metadata and the coordinator's next response."""
+        """Change the subscription. This takes effect after the next metadata and the next heartbeat response."""
         self.subscription = subscription
         self._metadata_due_ms = 0
 
@@ -244,11 +244,11 @@ class MemberLogic:
     # -- the running batch -----------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
-        """Begin a batch. The result of polling is its ranges that the member still holds, whose locks are renewed.
+        """Begin a batch. Polling the result returns the ranges of the batch that the member still holds.
 
         A batch of this process runs with all its ranges, except those of deleted topics. The ranges of a batch of an
         earlier process are renewed first. Ranges that are not renewed are finished or lost, and are left out. The
-        others get their current delivery counts, because this process may have acquired them again.
+        renewed ranges get their current delivery counts, because this process may have acquired them again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)
@@ -269,9 +269,9 @@ class MemberLogic:
     ) -> PendingAcknowledge:
         """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
 
-        They apply only to `granted`, the acquired ranges of the batch. An acknowledgement takes effect when it is
-        appended, so a batch must wait for that. Responses only show whether it was too late. The next call and `close`
-        wait for them.
+        The acknowledgements apply only to `granted`, the acquired ranges of the batch. They take effect when they are
+        appended, so a batch must wait until then. Responses only show whether they were too late. The next call of
+        `acknowledge`, and `close`, wait for the responses.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)

@@ -98,7 +98,7 @@ class Membership:
         self._due_ms = min(self._due_ms, now_ms)
 
     def leave(self, permanently: bool = True) -> HeartbeatRequest | None:
-        """Return the heartbeat that leaves the group; None if the member has never sent a join.
+        """Return the heartbeat that leaves the group; None if the member has never tried to join.
 
         The response to it sets `left`. A static member that does not leave permanently stays in the group for its next
         process.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from sharegroup.member.member_logic import MemberLogic
 
-#: How long after its deadline a waiting thread wakes up, in seconds, because a response at the deadline is in time.
+#: A waiting thread wakes up this many seconds after its deadline, because a response at the deadline is in time.
 _BEHIND_S = 0.05
 
 
@@ -23,7 +23,7 @@ class SharedLogic:
 
     @contextmanager
     def turn(self) -> Iterator[tuple[MemberLogic, int]]:
-        """Provide the logic and the time for the block. In the block, the caller may wait only for the next step."""
+        """Provide the logic and the time for the block. The block must not wait for anything except `wait_for_step`."""
         with self._stepped:
             yield self._logic, self._now_ms()
 
@@ -32,9 +32,9 @@ class SharedLogic:
         self._stepped.notify_all()
 
     def wait_for_step(self, deadline_ms: int) -> int:
-        """Release the turn until the next step, at most until shortly after the deadline, and return the time then.
+        """Release the turn until the next step has ended, and return the time at that moment.
 
-        Call it only within a turn.
+        The wait ends shortly after `deadline_ms` at the latest. Call this only within a turn.
         """
         self._stepped.wait(max(0, deadline_ms - self._now_ms()) / 1000 + _BEHIND_S)
         return self._now_ms()

@@ -37,7 +37,7 @@ class Subscription(NamedTuple):
         return cls(tuple(sorted(set(topics))))
 
     def matching_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topic names `names` that match the pattern, in ascending order."""
+        """Return, in ascending order, the topic names among `names` that match the pattern."""
         assert self.pattern is not None
         expression = re.compile(self.pattern)
         return tuple(sorted(name for name in names if expression.fullmatch(name) and not name.startswith(_INTERNAL)))

@@ -74,7 +74,7 @@ def java() -> str:
     """Return the Java command: `$JAVA_HOME/bin/java`, or else `java` on the PATH.
 
     Raises:
-        JarsError: there is none, it does not run, or it is older than Java 17.
+        JarsError: there is no Java command, it does not run, or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -14,10 +14,10 @@ from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
 from sharegroup.kafka_clients.line_limit import LINES, LineLimit
 from sharegroup.log_fields import log_formatter
 
-#: At most ten similar lines are logged in this window, in seconds. Even if members join and leave all the time, less
-#: than 10 MB a day are logged.
+#: The window, in seconds, in which at most ten similar lines are logged. Even if members join and leave all the time,
+#: less than 10 MB a day are logged.
 WINDOW_S = 90.0
-#: The environment variable that replaces the limit of ten.
+#: The environment variable that sets another limit than ten similar lines.
 LINES_VARIABLE = "SHAREGROUP_LOG_LINES"
 
 

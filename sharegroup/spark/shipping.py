@@ -2,8 +2,8 @@
 
 Executors receive a zip of the package through `addPyFile`. The driver's planning worker, which queries a Python data
 source for its offsets, does not receive py-files, but it runs on the driver's machine. Therefore the registered data
-source is a thin class that is pickled by value, adds the same zip to its path and then imports the real reader. Nothing
-else is pickled by value, because unpickling the package's classes in each task would cost tens of milliseconds.
+source is a thin class that is pickled by value. The class adds the same zip to its path and then imports the real
+reader. Nothing else is pickled by value: unpickling the package's classes would cost tens of milliseconds per task.
 
 This module is the part that is pickled, so its top level must not import anything of the package.
 """
@@ -73,7 +73,8 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
 class _ShippedReader(SimpleDataSourceStreamReader):
     """A proxy that creates the real reader on first use.
 
-    Spark also creates a reader in a process that only pickles it, which does not need the imports of the real reader.
+    Spark also creates a reader in a process that only pickles the reader. That process does not need the real reader's
+    imports.
     """
 
     def __init__(self, archive: str, reader: str, options: str) -> None:

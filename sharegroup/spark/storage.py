@@ -18,8 +18,8 @@ _S3_AS_S3A = {
 def use_storage(spark: SparkSession, options: Mapping[str, str]) -> None:
     """Apply storage `options` to everything the application reads and writes from now on.
 
-    They are set in Hadoop's configuration, not in Spark's, so that passwords appear neither on a command line nor in
-    `spark.conf`. Values given with `spark-submit --conf spark.hadoop....` take precedence.
+    The options are set in Hadoop's configuration, not in Spark's, so that passwords appear neither on a command line
+    nor in `spark.conf`. Values given with `spark-submit --conf spark.hadoop....` take precedence.
     """
     jvm_context: Any = spark.sparkContext._jsc
     hadoop, given = jvm_context.hadoopConfiguration(), spark.sparkContext.getConf()

@@ -32,7 +32,7 @@ _LOG_END_SCHEMA = "topic STRING, partition INT, log_end_offset LONG"
 class NameTakenError(ShareGroupError):
     """The database has a managed table with the name of one of the job's tables.
 
-    It is not replaced, because dropping it would delete its data.
+    The managed table is not replaced, because dropping it would delete its data.
     """
 
 

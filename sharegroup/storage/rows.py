@@ -72,7 +72,7 @@ class DeltaTables:
 
     @classmethod
     def from_path(cls, tables: str | DeltaTables, storage_options: StorageOptions = None) -> DeltaTables:
-        """Return `tables` itself, or if it is a path, the tables below that path."""
+        """Return `tables` unchanged; if `tables` is a path, return the tables below this path."""
         return cls(tables, storage_options) if isinstance(tables, str) else tables
 
     def open(self, spec: TableSpec) -> DeltaTable:

@@ -1,8 +1,8 @@
 """The Delta tables: every schema and path in one place. They are public API; docs/tables.md describes each column.
 
 Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the append-only
-tables, so that pruning removes whole files. `chunk` partitions those of current state, so that a commit rewrites only
-the files of the rows that it changes. Column comments are in the Delta schema, where DESCRIBE TABLE shows them.
+tables, so that pruning removes whole files. `chunk` partitions the tables of current state, so that a commit rewrites
+only the files of the rows that it changes. Column comments are in the Delta schema, where DESCRIBE TABLE shows them.
 """
 
 from dataclasses import dataclass

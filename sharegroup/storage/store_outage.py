@@ -1,6 +1,6 @@
 """Detects errors that mean that the store of the tables (or of the checkpoints) is unavailable.
 
-It is unavailable if nothing responds, if it responds with 429 or 5xx, or if the disk is full. Errors come from delta-rs
+A store is unavailable if it does not respond, responds with 429 or 5xx, or has a full disk. Errors come from delta-rs
 in Python, from the libraries of Hadoop and Amazon in Spark, and as text from Spark's Python workers. They have no
 common class, so their text is matched. A store that rejects a request (no such bucket, access denied) is not
 unavailable, because waiting does not help.

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 #: The columns that the table's writer fills in when it writes a row.
 _WRITERS_OWN = ("time", CHUNK)
-#: Given the request topic of the other query, returns the producer for responses and for requests to that query.
+#: Creates a producer of responses and of requests to the other query. The argument is the other query's request topic.
 MakeProducer = Callable[[str], RowProducer]
 
 
@@ -66,11 +66,12 @@ class GroupMoveError(ShareGroupError):
 
 
 class CellTables:
-    """The tables of one cell, opened by a leader that may write them.
+    """The tables of one cell, opened for writing.
 
-    The constructor fences the previous leader and completes its last batch. `topics` are as `JobConfig.topics`;
-    `options` are the storage options. Raises FencedLeaderError if a job becomes the leader meanwhile, and
-    KafkaUnavailableError if the rows of the last batch cannot be sent.
+    The constructor becomes the leader of the tables, which fences a job that still runs on them. It then completes the
+    last batch of the previous leader. `topics` are the two request topics and the response topic, as in
+    `JobConfig.topics`. `options` are the storage options. Raises FencedLeaderError if a job becomes the leader
+    meanwhile, and KafkaUnavailableError if the rows of the last batch cannot be sent.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class CellTables:
         return [{name: value for name, value in row.items() if name not in _WRITERS_OWN} for row in rows]
 
     def read_group_rows(self, group_id: str) -> dict[str, list[Row]]:
-        """Return the rows to move, by table, without static configs, which each cell's job writes itself."""
+        """Return the group's rows to move, by table. Static configs are left out: each cell's job writes its own."""
         configs = self.read_rows(SHARE_GROUP_CONFIGS, group_id)
         dynamic = [row for row in configs if row["config_source"] == ConfigSource.DYNAMIC_GROUP_CONFIG.value]
         return {
@@ -120,10 +121,10 @@ class CellTables:
 
 
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:
-    """Return whether there is something to move; False if the group was moved already.
+    """Return whether the group must still be moved; False if only the target has its rows.
 
-    `unread` counts the group's requests that the source's job has not read. Raises GroupMoveError if the group does not
-    exist, has members or unread requests, or is being initialized or deleted.
+    `unread` returns how many requests for the group are not read yet by the source's job. Raises GroupMoveError if the
+    group does not exist, has members or unread requests, or is being initialized or deleted.
     """
     rows = source.read_group_rows(group_id)
     if not any(rows.values()):
@@ -150,7 +151,10 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
 def move_group(
     source: CellTables, target: CellTables, group_id: str, after_step: Callable[[int], None] = lambda step: None
 ) -> None:
-    """Move a group in the four steps, and call `after_step` with the number of each. Call `check_movable` first."""
+    """Move a group in the four steps of this module. Call `check_movable` first.
+
+    After each step, `after_step` is called with its number.
+    """
     rows, states = source.read_group_rows(group_id), source.read_group_states(group_id)
     query_id = f"move-{uuid.uuid4()}"
     steps = (

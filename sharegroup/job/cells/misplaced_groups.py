@@ -13,15 +13,15 @@ _NAMED = 10
 
 
 class MisplacedGroupsError(ShareGroupError):
-    """The job would start a group whose state is in another cell, or continue one that another job owns."""
+    """The job would start a group whose state is in another cell, or continue a group that belongs to another cell."""
 
 
 def reject_misplaced_groups(config: Config) -> None:
-    """Raise MisplacedGroupsError if a group of this cell is in another cell's tables, or the reverse.
+    """Check that other cells' tables have no group of this cell, and that this cell's tables have no other group.
 
-    `config` is the configuration file with this cell selected (`Config.for_cell`). A group that is being moved is in
-    the tables of both cells, so it is misplaced for either job. Raises TableUnavailableError if existing tables cannot
-    be read.
+    `config` is the configuration file with this cell selected (`Config.for_cell`). While a group is being moved, the
+    tables of both cells have it, so the check fails for both jobs. Raises MisplacedGroupsError if the check fails, and
+    TableUnavailableError if existing tables cannot be read.
     """
     for cell in (NO_CELL, *config.cells.names) if config.cells.names else ():
         here = cell == config.cell
@@ -40,7 +40,7 @@ def reject_misplaced_groups(config: Config) -> None:
 
 
 def read_cell_groups(config: Config, cell: str) -> Iterator[str]:
-    """Yield the groups that have rows or configs in a cell's tables; none if no job has run there."""
+    """Yield the groups that have rows or configs in a cell's tables. If the tables do not exist yet, yield none."""
     job = job_of_cell(config.all_cells, cell)
     tables = DeltaTables(job.tables_path, job.delta_options)
     try:

@@ -22,7 +22,10 @@ from sharegroup.storage.writing.versioned_table import TableStoreError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Move a group to the cell that the configuration assigns; return the exit code, 1 if it cannot be moved."""
+    """Move a group to the cell that the configuration assigns.
+
+    Return exit code 0, or 1 if the group cannot be moved.
+    """
     parser = CommandParser(description="Move a group to another cell while its members and both jobs are stopped.")
     parser.add_argument(
         "--config", required=True, type=Path, help="configuration that assigns the group to its new cell"
@@ -63,8 +66,8 @@ def _moved(config: Config, group_id: str, source_cell: str) -> str:
 class _WithoutGroup:
     """Sends the rows of the last batch again, except requests for the group that moves.
 
-    The job of this cell no longer reads these requests after the move. Most of them were sent and read before. If one
-    would have released records, the locks of these records expire instead.
+    The job of this cell no longer reads these requests after the move. Most of them were sent and read before. If an
+    unread request would have released records, the locks of these records expire instead.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

@@ -1,8 +1,8 @@
-"""`share.consumer.group.offset.mirror`: commits a group's start offsets as those of an ordinary consumer group.
+"""`share.consumer.group.offset.mirror`: commits a share group's start offsets for an ordinary consumer group.
 
 Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, so a
-crash loses nothing. An offset is committed when it differs from the last committed one. Offsets of a consumer group
-with members of its own, and of deleted partitions, are not changed.
+crash loses nothing. An offset is committed when it differs from the offset that was last committed. Nothing changes for
+a consumer group that has members of its own, or for deleted partitions.
 """
 
 import logging
@@ -29,11 +29,11 @@ class OffsetCommitter(Protocol):
     """Commits the offsets of a consumer group (implemented in `kafka_clients.group_offsets`)."""
 
     def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
-        """Commit offsets; return the reason for each rejected one. Raises KafkaError if the brokers do not respond."""
+        """Commit offsets, and return the reason for each rejected offset. Raises KafkaError without a response."""
 
 
 class OffsetMirror:
-    """Commits the start offsets of share groups that have moved since its last commit.
+    """Commits those start offsets of share groups that differ from the offsets in the last commit.
 
     `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of the named
     share groups.
@@ -50,9 +50,9 @@ class OffsetMirror:
         self._reported: dict[str, str] = {}
 
     def mirror_offsets(self) -> None:
-        """Commit the start offsets that have moved.
+        """Commit the start offsets that have changed since the last commit.
 
-        Raises ShareGroupError if the tables are unavailable, and KafkaError if the brokers are.
+        Raises ShareGroupError if the tables are unavailable, and KafkaError if the brokers are unavailable.
         """
         mirrors = {
             group_id: str(values[_MIRROR])

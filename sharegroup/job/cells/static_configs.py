@@ -1,4 +1,4 @@
-"""Writes the group configs of the job's file to `share_group_configs`, beside those that were set by requests."""
+"""Writes the configuration file's group configs to `share_group_configs`, and keeps those that requests have set."""
 
 from sharegroup.config import Config
 from sharegroup.job.commit.commit_steps import CommitSteps
@@ -8,7 +8,10 @@ from sharegroup.types import ConfigSource
 
 
 def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
-    """Replace the static configs in the table by those of the file. The job must be the leader of the tables."""
+    """Replace the static configs in the table by those of the configuration file.
+
+    The job must be the tables' leader.
+    """
     source = ConfigSource.STATIC_BROKER_CONFIG.value
     wanted = {
         (group_id, name): {

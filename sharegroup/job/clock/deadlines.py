@@ -38,7 +38,10 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def due_keys(self, time_ms: int) -> list[str]:
-        """Return the keys with a deadline before a time, sorted. They stay due until their deadline is replaced."""
+        """Return, sorted, the keys whose deadline is before `time_ms`.
+
+        A key stays due until its deadline is replaced.
+        """
         while self._heap and self._heap[0][0] < time_ms:
             deadline_ms, key = heapq.heappop(self._heap)
             if self._of_key.get(key) == deadline_ms:

@@ -1,8 +1,8 @@
 """The *handover*: data that a query passes to its Python source, which is another process on the driver's machine.
 
-Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost depends only on
-the number of keys in the batch. `handover_file` transports the changes. Losing them is harmless, because after a start
-the source sends one tick to every key.
+Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost of a change
+depends only on the number of keys in the batch. `handover_file` transports the changes. A loss of changes is harmless,
+because after a start the source sends one tick (a row with the time) to every key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ class HandoverChange(NamedTuple):
     """The changes that a batch made. A key is an operator key: a shard or a group.
 
     Attributes:
-        deadlines: by key, when it needs a tick, in ms; None if it no longer needs one.
+        deadlines: by key, the time in ms at which the key needs a tick; None if it no longer needs a tick.
         waiting: by key, what its pending fetches wait for.
         positions: by partition of the request topic, the next unread offset.
         clock: the newest reading of the brokers' time; None if there is no new one.
-        reservers: by key, the gateways that hold reservations there.
-        leases: by gateway, a time in ms before which its lease does not end.
+        reservers: by key, the gateways that hold reservations there (offsets reserved for their members).
+        leases: by gateway, a time in ms until which its lease certainly lasts.
         now_ms: the time of the batch.
     """
 
@@ -40,7 +40,7 @@ class HandoverChange(NamedTuple):
 class Handover:
     """The sum of all changes: deadlines, keys with pending fetches, positions, leases, and the newest clock reading.
 
-    All batches that read requests below the positions are committed.
+    All requests before the positions were read by committed batches.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Handover:
         )
 
     def as_change(self) -> HandoverChange:
-        """Return the current values as a change to an empty handover."""
+        """Return the change that turns an empty handover into this one."""
         waiting = dict(sorted(self.waiting.items()))
         return HandoverChange(
             self.deadlines.as_dict(), waiting, dict(self.positions), self.clock,

@@ -13,7 +13,7 @@ from sharegroup.job.clock.handover import Handover, HandoverChange
 from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: The file is not rewritten before this many bytes of changes.
+#: The file is rewritten only when at least this many bytes of changes were appended.
 _LEAST_CHANGES = 1_000_000
 
 
@@ -46,7 +46,7 @@ class HandoverFileWriter:
 
 
 class HandoverFileReader:
-    """Reads the handover file, in the source's process. It keeps the file open, and detects a new one by its inode."""
+    """Reads the handover file, in the source's process. It keeps the file open, and detects a new file by the inode."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

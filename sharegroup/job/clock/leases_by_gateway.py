@@ -1,4 +1,4 @@
-"""When the lease of each gateway ends, and at which operator keys it has reserved offsets."""
+"""Stores when the lease of each gateway ends, and at which operator keys the gateway has reserved offsets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,10 +8,11 @@ from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 class LeasesByGateway:
     """The leases of gateways. Offsets that a gateway has reserved are kept for it until its lease ends.
 
-    If the job has restarted, the lease of a gateway with reservations may be unknown. The gateway may just have renewed
-    it, so the lease is assumed to last for the maximum time. The lease of a gateway without reservations is kept until
-    a later lease shows that it has ended, because the row of the next reservation may have been sent before the gateway
-    received the response to its last renewal.
+    After a restart of the job, the lease of a gateway with reservations may be unknown. The gateway may just have
+    renewed it, so the lease is assumed to last for the maximum time.
+
+    The lease of a gateway without reservations is kept until a lease is known that began after its end. Until then, the
+    gateway may have sent another reservation, because it had not received the response to its last renewal yet.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class LeasesByGateway:
         return self._gateways.get(key, ())
 
     def end_ms(self, gateway: str) -> int:
-        """Return when the lease of a gateway ends, -1 if it has none."""
+        """Return when the lease of a gateway ends; -1 if no lease is known."""
         return self._ends_ms.get(gateway, -1)
 
     def gateways(self) -> dict[str, list[str]]:
@@ -48,16 +49,16 @@ class LeasesByGateway:
         return {key: list(found) for key, found in sorted(self._gateways.items())}
 
     def ends_ms(self) -> dict[str, int]:
-        """Return when the leases end, by gateway."""
+        """Return the time at which each lease ends, by gateway."""
         return dict(sorted(self._ends_ms.items()))
 
     @property
     def first_ms(self) -> int | None:
-        """The earliest end of the lease of a gateway with reservations, None if there is none."""
+        """The earliest end of a lease, among the gateways that hold reservations; None if no gateway holds any."""
         return min((self._ends_ms[gateway] for gateway in self._keys), default=None)
 
     def over_at(self, time_ms: int) -> dict[str, list[str]]:
-        """Return the gateways whose lease ended before a time, by each key at which they hold reservations."""
+        """Return, by operator key, the gateways that hold reservations there and whose lease ended before `time_ms`."""
         over: dict[str, list[str]] = {}
         for gateway, keys in sorted(self._keys.items()):
             if self._ends_ms[gateway] < time_ms:

@@ -1,20 +1,20 @@
 """Watches a request topic: up to which time it has been read, and whether there are unread requests.
 
-A lock or a session must not end by the present time, because a request that was appended in time may still be unread,
-for example in a backlog. Its deadline is therefore compared with the *safe time*: the latest time before which every
-appended request has been read by a committed batch. Times in this module are of the steady clock
+The deadline of a lock or a session must not be compared with the present time. A request that was appended in time may
+still be unread, for example in a backlog. The deadline is therefore compared with the *safe time*: the latest time
+before which every appended request has been read by a committed batch. Times in this module are of the steady clock
 (`kafka_clients.steady_time`), which never goes back. `Handover.brokers_ms` converts them to the brokers' time.
 
 While no request is unread, the source waits here for the next request with a long poll at the broker. An empty trigger
-of Spark costs the JVM several milliseconds; five triggers per second took most of the 7 % of a core that an idle job
+of Spark costs the JVM several milliseconds. Five triggers per second took most of the 7 % of a core that an idle job
 used.
 
-Requests that may be delayed (that may *linger*, see `unread_requests`) wait here until a request arrives that may not.
+A request that may *linger* (be delayed, see `unread_requests`) waits here for a request that may not linger.
 
 A request topic can get more partitions at any time, so each observation first fetches the number of partitions. A
 *position* is the next unread offset of a partition. Offsets without a row (transaction markers, rows of aborted
-transactions) never move a position, because positions come from rows. If a consumer of committed rows passes such
-offsets without finding a row, nothing is unread there.
+transactions) never move a position, because positions come from rows. If a consumer that reads only committed rows
+passes such offsets and finds no row, nothing is unread there.
 """
 
 import logging
@@ -54,8 +54,8 @@ class SafeClock:
     def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
         """Add a sample: the request topic's end offsets, fetched after the time `now_ms`.
 
-        If there are too many samples, every other one is dropped. The oldest are not dropped first, because the
-        positions reach them next.
+        If there are too many samples, every other sample is dropped. The oldest samples are not dropped first, because
+        the positions reach these next.
         """
         if len(self._samples) >= _SAMPLES:
             self._samples = self._samples[::2]
@@ -86,8 +86,8 @@ class RequestClock:
     """Watches a request topic for unread requests, and computes its safe time.
 
     `idle_poll_ms` is the interval at which the log start offsets, which retention moves, are fetched. `rules` decide
-    which requests may linger; None means that no request may. The sources report to `outage` whether the topic can be
-    polled.
+    which requests may linger; None means that no request may linger. The sources report to `outage` whether the topic
+    can be polled.
     """
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
@@ -102,21 +102,22 @@ class RequestClock:
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
         self._waits_from: dict[int, int] = {}
-        #: The next offset that `_waiter` reads. Its own method `position` may block while a leader does not respond.
+        #: The next offset that `_waiter` reads. It is stored because `_waiter.position` may block while a leader does
+        #: not respond.
         self._next_offsets: dict[TopicPartition, int] = {}
         self._unread = UnreadRequests(rules)
         #: The partitions in which `_waiter` has found a row after the position.
         self._found: set[int] = set()
         self._stuck: dict[int, _Stuck] = {}
-        #: By partition, the offset below which all rows have been read. It may be above the position.
+        #: By partition, an offset before which there is no unread row. It may be higher than the position.
         self._without_rows: dict[int, int] = {}
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Return whether there are unread requests, and the safe time in ms.
 
         `positions` has the next unread offset of each partition. `now_ms` must have been read before the call. The safe
-        time does not advance while a partition's leader does not respond, while the topic does not exist, or while an
-        open transaction blocks rows. Raises KafkaError until a broker has returned metadata once.
+        time does not advance while a leader does not respond, the topic does not exist, or an open transaction blocks
+        rows. Raises KafkaError until a broker has returned metadata once.
         """
         is_counted = self._count_partitions()
         if now_ms - self._starts_ms >= self._idle_poll_ms:
@@ -130,7 +131,7 @@ class RequestClock:
         return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
 
     def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Return whether an unread request must be processed now, because it may not linger (any longer).
+        """Return whether an unread request must be processed now, because it may not linger any longer.
 
         `waiting` has, by shard key, what pending fetches wait for. Call `observe` first. Raises KafkaError if the topic
         cannot be polled.
@@ -140,7 +141,9 @@ class RequestClock:
         return self._unread.is_due(_monotonic_ms())
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Wait at most `timeout_ms` until a request must be processed (`is_due`); return whether one must.
+        """Wait until a request must be processed (`is_due`), at most `timeout_ms`.
+
+        Return whether there is such a request.
 
         Raises KafkaError if the topic cannot be polled.
         """
@@ -213,7 +216,7 @@ class RequestClock:
         return frozenset(empty)
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
-        """Return the partitions in which `_waiter` finds no row, each with the next offset that it would read."""
+        """Return the partitions in which `_waiter` finds no row, each with the next offset to read there."""
         self._unread_behind(positions)
         if self._found.issuperset(partitions):
             return {}
@@ -226,7 +229,7 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return the requests polled after the positions. There are none yet if the positions have changed."""
+        """Return the requests that were polled after the positions. If the positions have changed, return none yet."""
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)
@@ -263,7 +266,7 @@ class Waiting:
         self._end = time.monotonic() + limit_ms / 1000
 
     def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
-        """Return how long to wait now, in ms: until the deadline, for at most `slice_ms`; 0 after the limit."""
+        """Return how long to wait now, in ms: until the deadline or the limit, and at most `slice_ms`."""
         left = int((self._end - time.monotonic()) * 1000)
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))

@@ -3,12 +3,12 @@
 A micro-batch for half a second of requests costs about as much as one for a single request. A request may therefore
 linger if nobody waits for its effect:
 
-- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), at a shard
-  where no member waits for the records or the space that it may free;
+- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), if no
+  member at its shard waits for the records or the space that the acknowledgement may free;
 - a fetch of a requester that still has enough records for that time (`linger_ms` in the row);
-- an `assign` row: it frees nothing, and its records have been sent.
+- an `assign` row (a gateway assigns reserved records to a member): it frees nothing, and its records have been sent.
 
-The next request that may not linger is processed together with them.
+The next request that may not linger is processed together with all lingering requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,12 +40,12 @@ class LingerRules(NamedTuple):
 
 
 class UnreadRequests:
-    """The requests that were polled after the current positions of a request topic. Without `rules` none may linger."""
+    """The requests that were polled after the current positions of a request topic. Without `rules`, none lingers."""
 
     def __init__(self, rules: LingerRules | None) -> None:
         self._rules = rules
         self._topics: set[str] = set()
-        #: When the first of them must be processed, in ms of the clock that `add` received; None without requests.
+        #: When the earliest request must be processed, in ms of the clock that `add` received; None without requests.
         self.due_ms: int | None = None
 
     def add(self, values: Iterable[bytes], waiting: Mapping[str, WaitsFor], now_ms: int) -> None:
@@ -58,7 +58,7 @@ class UnreadRequests:
             self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether one of the requests must be processed now, and all others with it."""
+        """Return whether at least one request must be processed now. All other requests are processed with it."""
         return self.due_ms is not None and self.due_ms <= now_ms
 
     def pop_topics(self) -> set[str]:
@@ -104,7 +104,7 @@ def _shard_key(row: Mapping[str, Any], shards: int) -> str:
 
 
 def _row(value: bytes) -> dict[str, Any]:
-    """Return the fields of a row; none if it is not valid."""
+    """Return the fields of a row, or an empty dict if the row is not valid."""
     try:
         return json_object(value.decode(errors="replace"))
     except InvalidRequestRow:

@@ -1,6 +1,6 @@
 """The five commit steps of a micro-batch, for both queries (the numbers are those of docs/commit_steps.md).
 
-1. The operator's output is collected on the driver. This is the batch's only action, and it always runs.
+1. The operator's output is collected on the driver. This is the batch's only Spark action, and it always runs.
 2. The first table (share_group_state, share_groups) is committed, with the batch's *outbox* in the commit's info: the
    rows that steps 3 to 5 write and send.
 3. The other tables of current state are committed.
@@ -49,12 +49,12 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The Delta transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
+#: The Delta transaction id of rows that a leader writes outside its batches. Its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
-#: The maximum number of deferred rows of a table, because each commit's outbox carries them.
+#: The maximum number of deferred rows of a table. It is limited because each commit's outbox carries these rows.
 _MAX_DEFERRED_ROWS = 20_000
-#: Above this number of deferred rows, they are written without a pause, because carrying them in each outbox costs as
-#: much as a commit.
+#: If there are more deferred rows than this, they are written without a pause. To carry them in each outbox would cost
+#: as much as a commit.
 _MAX_CARRIED_ROWS = 500
 
 FaultPoint = Callable[[int, int], None]
@@ -116,17 +116,20 @@ class Batch:
 
     @property
     def has_changes(self) -> bool:
-        """Return whether the batch did more than read requests without effect, such as probes."""
+        """Return whether the batch has a response, a request or a changed row.
+
+        A batch of probes, for example, has none.
+        """
         return bool(self.responses or self.requests or any(self.tables.values()))
 
 
 class CommitSteps:
     """Runs steps 2 to 5 for the batches of one query, and completes the last leader's batch after a start.
 
-    `query_id` is the id of the streaming query, not its name. Batch ids restart at 0 with a new checkpoint, so under
-    the name the batches of a new checkpoint would look like repeated ones and be skipped. `chunk_rows` is the maximum
-    number of rows in a chunk (see `current_rows`). `later` runs the writes of append-only tables; by default they
-    finish before `commit` returns.
+    `query_id` is the id of the streaming query, which is new for each checkpoint. The query's name is not sufficient:
+    batch ids restart at 0 with a new checkpoint, so its batches would be skipped as repeated. `chunk_rows` is the
+    maximum number of rows in a chunk (see `current_rows`). `later` runs the writes of append-only tables; by default
+    they finish before `commit` returns.
     """
 
     def __init__(
@@ -167,9 +170,9 @@ class CommitSteps:
         """Become the leader of all tables, read what the last leader left, and return the leader epoch.
 
         A job that competes with others passes the epoch that `job_lead` assigned. With None, the epoch is one above the
-        highest in the tables. The first table is fenced first, so the last leader cannot begin another batch. It may
-        still commit its last batch to the other tables; the outbox contains these rows too. Raises FencedLeaderError if
-        a table has this or a higher epoch.
+        highest in the tables. The first table is fenced first, so the last leader cannot begin another batch. The last
+        leader may still commit its last batch to the other tables; the outbox contains these rows too. Raises
+        FencedLeaderError if a table has this or a higher epoch.
         """
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
         self.leader_epoch = leader_epoch or 1 + max(epochs.values())
@@ -185,7 +188,7 @@ class CommitSteps:
         return self.leader_epoch
 
     def newest_batch(self, query_id: str, table: str | None = None) -> int:
-        """Return the highest batch id of a query in all tables, or in one of them; -1 for none."""
+        """Return a query's highest batch id in any of the tables, or in the given table; -1 if there is no batch."""
         return max(writer.newest_batch(query_id) for writer in self.writers if table in (None, writer.spec.name))
 
     def newest_batches(self) -> dict[str, int]:
@@ -223,8 +226,8 @@ class CommitSteps:
     def _complete_lost_batches(self) -> None:
         """Restore the rows of lost commits from outboxes.
 
-        A table that was rolled back still has the ids of the removed batches, which would make it skip their rows. Its
-        rows are therefore committed under `RECOVERED_APP_ID`.
+        A table that was rolled back still has the transaction ids of the removed batches, and would skip rows with
+        these ids. The restored rows are therefore committed under `RECOVERED_APP_ID`.
         """
         for writer in self.writers[1:]:
             lost, newest = self._lost.get(writer.spec.name), self._first.last_info
@@ -273,7 +276,7 @@ class CommitSteps:
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def batch_time(self, batch_id: int) -> BrokersTime | None:
-        """Return the brokers' time in the first run of this batch if it is the newest committed one; otherwise None."""
+        """Return the brokers' time of the batch's first run; None unless it is the newest committed batch."""
         info = self._first.last_info or {}
         return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
 

@@ -2,8 +2,8 @@
 
 Rows are grouped in chunks. Each chunk is a partition of the table, with one file. A commit writes only the chunks that
 it changes. New rows fill the last chunk, because rows that are created together often change together. A row stays in
-its chunk, and a removed row leaves it smaller. Two neighbours are merged if one of them changed and both together fill
-at most half a chunk:
+its chunk, and a removed row makes the chunk smaller. Two neighbouring chunks are merged if one of them changed and both
+together fill at most half a chunk:
 
     chunk     0     1     2     3                         0     1     3
     rows   1000   400   300   700   - 250 rows of 1 ->  1000   450   700   written: 1; removed: 2 (its rows are in 1)

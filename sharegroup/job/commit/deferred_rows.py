@@ -1,7 +1,7 @@
 """Rows of append-only tables that are written after the responses are sent; no response depends on them.
 
-Until they are in their table, the outbox of every commit of the query's first table carries them. After a crash the
-next start writes them, because the newest outbox and the table together contain every row.
+Until these rows are in their table, the outbox of every commit of the query's first table carries them. After a crash
+the next start writes them, because the newest outbox and the table together contain every row.
 """
 
 import threading
@@ -18,7 +18,7 @@ class TaskRunner(Protocol):
     """Runs submitted tasks, either immediately or on a separate thread."""
 
     def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
-        """Submit a task; an urgent one is not delayed. Raises the error that an earlier task failed with."""
+        """Submit a task; an urgent task is not delayed. Raises the error of an earlier task that has failed."""
 
 
 def run_immediately(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - the task always runs immediately
@@ -48,7 +48,7 @@ class DeferredRows:
         return self._writer.spec
 
     def enqueue(self, batch: DeferredBatch) -> None:
-        """Add the rows of a batch after the commit that contains them in its outbox."""
+        """Add the rows of a batch. Call this after the commit whose outbox contains these rows."""
         with self._lock:
             self._pending.append(batch)
 
@@ -64,7 +64,7 @@ class DeferredRows:
     def write(self, query_id: str, leader_epoch: int) -> None:
         """Write all deferred rows as one commit.
 
-        If that raises FencedLeaderError or TableStoreError, they stay deferred.
+        Raises FencedLeaderError or TableStoreError if the commit fails. The rows then stay deferred.
         """
         with self._writing:
             pending = self.pending_batches()
@@ -75,14 +75,14 @@ class DeferredRows:
 
 
 def write_deferred(writer: TableWriter, pending: Sequence[DeferredBatch], query_id: str, leader_epoch: int) -> bool:
-    """Write the batches that are not in the table yet, and return whether there were any."""
+    """Write the batches that are not in the table yet, and return whether there was at least one."""
     committed = writer.newest_batch(query_id)
     left = [batch for batch in pending if batch.batch_id > committed]
     return writer.commit(query_id, pending[-1].batch_id, lambda: stamp_batches(left, leader_epoch))
 
 
 def stamp_batches(batches: Sequence[DeferredBatch], leader_epoch: int) -> Write:
-    """Return one write with the rows of all these batches, which have the same leader."""
+    """Return one write with the rows of all these batches. All rows get the given leader epoch."""
     stamped: list[Row] = []
     for batch_id, now_ms, rows in batches:
         stamped += stamp_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)

@@ -1,7 +1,7 @@
 """The job's metrics while it runs: each query's batches report to `QueryMetrics`, and a scrape reads `JobMetrics`.
 
-The time to count a batch depends only on its own rows. A scrape only copies sums while it holds the lock. It costs
-nothing for share-partitions that have no time series of their own.
+The time to count a batch depends only on its own rows. A scrape only copies sums while it holds the lock. A
+share-partition without a time series of its own adds nothing to the cost of a scrape.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, R
 from sharegroup.monitoring.metrics.metric import MetricFamily, gauge
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-#: The name of the part of a batch that ends with a commit step, by the step's number (a label of the metrics).
+#: By the number of a commit step, the name of the part of a batch that this step ends. The name is a label of the
+#: metrics.
 _PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
 #: The tables whose rows are counted. Groups come first, because the other rows are labelled with their group.
 _COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
@@ -51,7 +52,7 @@ class JobMetrics:
         return self._queries[name]
 
     def update_counts(self, what: Callable[[JobCounts], Any]) -> None:
-        """Update the counts while holding the lock."""
+        """Call `what` with the counts, while holding the lock."""
         with self._lock:
             what(self._counts)
 

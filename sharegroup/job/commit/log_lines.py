@@ -1,9 +1,13 @@
 """Log lines about what a micro-batch of the group_coordinator query changed.
 
-The lines report members that joined, left, timed out, were removed or were fenced; static members that restart; groups
-that are empty or deleted; and topics and share-partitions that were added, are ready, or are removed. A line is made
-only where a row differs from the table's row. A repeated batch finds its own rows in the tables, so nothing is logged
-twice, and most batches log nothing.
+The lines report:
+
+- members that joined, left, timed out, were removed or were fenced, and static members that restart;
+- groups that are empty or deleted;
+- topics and share-partitions that were added, are ready, or are removed.
+
+A line is made only where a row differs from the table's row. A repeated batch finds its own rows in the tables, so
+nothing is logged twice. Most batches log nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,12 +23,12 @@ from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_
 from sharegroup.storage.writing.versioned_table import Row
 
 _LEAVES = -1
-#: The line for a group whose row has changed to this state.
+#: By group state, the line for a group whose row has changed to this state.
 _OF_GROUPS = {
     GroupState.EMPTY.value: "group %(group)s is empty: its last member has left",
     GroupState.DEAD.value: "group %(group)s is deleted",
 }
-#: The line for share-partitions of one topic whose rows have changed to this status.
+#: By status, the line for share-partitions of one topic whose rows have changed to this status.
 _OF_TOPICS = {
     SharePartitionStatus.INITIALIZING.value: "group %(group)s: initializing topic %(topic)s "
     "(id %(topic_id)s), partitions %(partitions)s",
@@ -50,7 +54,10 @@ class LogLine(NamedTuple):
 def log_lines(
     tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: FindRow
 ) -> list[LogLine]:
-    """Return the lines for a batch; `row_like` returns the table's row with the same key before the batch."""
+    """Return the lines for a batch.
+
+    `row_like` returns the table's row with the same key, as it was before the batch.
+    """
     answered = list(responses)
     answers = [row for row in answered if row.get("type") == HEARTBEAT]
     leaves = {

@@ -1,8 +1,9 @@
 """Brings the tables of a query to the same batch if some of them have lost commits.
 
-With `tables.local.sync`, a power loss removes nothing that a later step depends on. Without it, with a disk that loses
-acknowledged writes, or with backups of different times, each table may have lost any number of its newest commits. The
-first table decides, because its commits contain the positions of the requests and the outboxes:
+With `tables.local.sync`, a power loss removes nothing that a later step depends on. In three other cases, each table
+may have lost any number of its newest commits: without this setting, with a disk that loses acknowledged writes, and
+with backups of different times. The first table decides, because its commits contain the positions of the requests and
+the outboxes:
 
     another table is ahead     An older version is restored, which removes the rows of batches that the first table does
                                not have. The requests of these batches are read again.
@@ -25,9 +26,10 @@ from sharegroup.storage.writing.versioned_table import Info
 
 logger = logging.getLogger(__name__)
 
-#: The transaction id of restored rows; its version is the leader epoch.
+#: The Delta transaction id of restored rows. The transaction version is the leader epoch.
 RECOVERED_APP_ID = "sharegroup.recovered"
-#: How many commits of the first table are searched for outboxes; a local disk keeps as many by default.
+#: The maximum number of the first table's commits that are searched for outboxes. A local disk keeps as many by
+#: default.
 _COMMITS_TO_SEARCH = 1_000
 
 
@@ -36,8 +38,8 @@ class LostBatches(NamedTuple):
 
     Attributes:
         query_id: the id of the newest streaming query, whose batches these are.
-        known: the newest of its batches that the table has; the table may lack all later ones.
-        was_rolled_back: whether the table was ahead of the first one and was rolled back. If so, it still has the
+        known: the newest batch of this query that the table has. The table may lack all later ones.
+        was_rolled_back: whether the table was ahead of the first table and was rolled back. If so, it still has the
             transaction ids of later batches.
     """
 
@@ -56,9 +58,9 @@ class LeaderBatch(NamedTuple):
 def roll_back_tables(
     first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
 ) -> dict[str, LostBatches]:
-    """Roll back the tables that are ahead of the first one; return, by table, which batches may be missing then.
+    """Roll back the tables that are ahead of the first one. Return, by table, the batches that a table may lack now.
 
-    `epochs` has, by table, the leader epoch before the current leader, whose epoch is `leader_epoch`.
+    `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the epoch of the leader before it.
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]

@@ -40,7 +40,7 @@ class BatchObserver(Protocol):
     def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
         """Called when a batch's effects are computed, before any of them is in a table.
 
-        `row_like` returns a table's current row with the same key.
+        `row_like` returns a table's current row that has the same key as a given row.
         """
 
     def on_batch_finished(self) -> None:
@@ -105,9 +105,9 @@ class QueryRun:
     ) -> None:
         """Become the leader of the query's tables, and complete the batch of the last leader.
 
-        The checkpoint is checked only after the query has become the leader, because another job may write before.
-        Raises FencedLeaderError if another job leads, StaleCheckpointError, and the errors of the producer that sends
-        the last leader's rows again.
+        The checkpoint is checked only after that, because another job may write to the tables until then. Raises
+        FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the tables.
+        Also raises the errors of the producer, which sends the last leader's rows again.
         """
         steps = self.steps
         steps.become_leader(leader_epoch)

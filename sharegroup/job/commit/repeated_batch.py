@@ -1,12 +1,13 @@
-"""Checks whether a batch that runs again has the same effects as its first run, which are committed.
+"""Checks whether a batch that runs again has the same effects as its first run, which was committed.
 
-Spark runs a batch again from the same offsets, so it normally has the same effects. It has other effects when its input
-or the rules changed in between: retention deleted rows of the request topic, or the job was started with another
+Spark runs a batch again from the same offsets, so the batch normally has the same effects. It has other effects if
+retention has deleted rows of the request topic since the first run, or if the job was started with another
 configuration. Steps 2 and 3 skip the batch, because the tables have it already. The operator's state, however, would
 come from the second run, so that tables and state would differ from then on.
 
-Each commit of the first table therefore records an entry of its batch: a digest of each kind of effect, the positions
-of the requests that were read, and the rules. A repeated batch is compared with this entry before it has any effect.
+Each commit of the first table therefore records an entry of its batch. The entry contains a digest of each kind of
+effect, the positions of the requests that were read, and the rules (configured values that the effects depend on). A
+repeated batch is compared with this entry before it has any effect.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DIGEST_BYTES = 8
 
 
 class RepeatedBatchError(ShareGroupError):
-    """A batch ran again, and its effects differ from the tables; its checkpoint must be dropped."""
+    """A batch ran again, and its effects differ from those in the tables. The checkpoint must be dropped."""
 
 
 def effect_rules(config: Config) -> dict[str, int]:
@@ -52,9 +53,10 @@ def batch_entry(batch: Batch, rules: Mapping[str, int]) -> dict[str, Any]:
 
 
 def reject_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], batch_id: int) -> None:
-    """Raise RepeatedBatchError if a repeated batch has other effects than the recorded ones, naming what differs.
+    """Raise RepeatedBatchError if a repeated batch has other effects than its first run; the error names them.
 
-    Different rules alone are no reason: they matter only if they lead to different effects.
+    `recorded` is the entry of the first run, and `entry` that of the repeated one. Different rules alone raise no
+    error. They matter only if they lead to different effects.
     """
     effects = [*_differing(recorded, entry, "digests"), *_changes(recorded, entry, "positions")]
     if effects:

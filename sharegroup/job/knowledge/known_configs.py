@@ -50,7 +50,7 @@ class KnownConfigs:
         return config
 
     def last_altered_ms(self, group_id: str) -> int:
-        """Return when a request last altered the group's configs; 0 if none did."""
+        """Return when a request last altered the group's configs, in ms; 0 if no request has altered them."""
         return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
 
     def reads_committed(self, group_id: str) -> bool:
@@ -60,7 +60,8 @@ class KnownConfigs:
     def get_offset_reset(self, row: SharePartitionRow) -> AutoOffsetReset:
         """Return the offset reset strategy of a share-partition without a start offset.
 
-        If its row has a strategy, which was configured when the row was written, the current config is ignored.
+        Its row may contain the strategy that was configured when the row was written. If so, the current config is
+        ignored.
         """
         if row.auto_offset_reset is not None:
             return AutoOffsetReset.parse(row.auto_offset_reset)

@@ -7,7 +7,10 @@ from sharegroup.job.knowledge.listing import TopicIdPartition
 
 
 class KnownLogs:
-    """The offsets of each log, and the logs without a response since they were added or marked as stale."""
+    """The offsets of each log, and the *unknown* logs.
+
+    A log is unknown until a response arrives after the log was added or marked as stale.
+    """
 
     def __init__(self) -> None:
         self._offsets: dict[TopicIdPartition, PartitionLog] = {}

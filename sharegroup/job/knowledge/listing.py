@@ -33,7 +33,7 @@ class TopicIdPartition(NamedTuple):
 class Listing:
     """The share-partitions in the table, with indexes by log, topic, name and group.
 
-    Rows that are being deleted need no log, so all look-ups except `get` and `has_name` ignore them.
+    A share-partition that is being deleted needs no log. All look-ups except `get` and `has_name` ignore its row.
     """
 
     def __init__(self) -> None:

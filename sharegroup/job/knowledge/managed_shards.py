@@ -1,4 +1,4 @@
-"""The share-partitions that the operator manages, which are those that the source has sent to it with their state.
+"""The share-partitions that the operator manages. The source has sent their states to the operator.
 
 A *shard* is some partitions of one topic in one group, under one key of the operator.
 """
@@ -53,7 +53,7 @@ class ManagedShards:
         return self._epochs.keys()
 
     def shard_keys(self) -> Collection[str]:
-        """Return the operator keys that manage a share-partition."""
+        """Return the operator keys that manage at least one share-partition."""
         return self._of_shard.keys()
 
     def shard_keys_of(self, group_id: str) -> Collection[str]:

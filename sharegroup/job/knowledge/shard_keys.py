@@ -6,7 +6,7 @@ id may, so the key is split from the right. Rows that name no share-partition ge
 
 from typing import NamedTuple, Self
 
-#: The key of rows without a share-partition; they are rejected with their Kafka coordinates.
+#: The key of rows that name no share-partition. The operator rejects them with their topic, partition and offset.
 UNKEYED = ""
 
 

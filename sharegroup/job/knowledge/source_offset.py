@@ -23,7 +23,8 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 NOTHING_READ = -1
 #: The version of the offset JSON.
 FORMAT = 1
-#: A list with longer JSON, in characters, is compressed. A new offset without large rows follows soon.
+#: Lists with longer JSON (in characters) are compressed. After an offset with large rows, one without rows follows
+#: soon.
 _LARGE = 2_000
 
 
@@ -34,7 +35,7 @@ class OlderFormatError(ShareGroupError):
 class SourceRow(NamedTuple):
     """A row of the batch: its kind and body as in `core.operators.rows`, and the operator keys that receive it.
 
-    The body is a JSON value. A `load` lacks the states, which `batch_rows` adds.
+    The body is a JSON value. A row of kind `load` lacks the states of its share-partitions; `batch_rows` adds them.
     """
 
     kind: str
@@ -51,7 +52,7 @@ class SourceOffset:
         shards: `operator.shards` when the offset was made.
         partitions_version: the version of `share_partitions` that was read.
         state_version: the version of `share_group_state` from which the rows' states are read.
-        waiting: names (`waiting_key`) of the rows of `share_partitions` that are not managed yet.
+        waiting: the rows of `share_partitions` that are not managed yet, each by the name that `waiting_key` returns.
         gone: the ids of deleted topics.
         clock_ms: the time of the last ticks, by the brokers' clocks.
         rows: the rows of the batch that ends at this offset.

@@ -1,5 +1,4 @@
-"""What the source of the share_partition query keeps in memory. It belongs to one offset, the last that was returned.
-
+"""What the source of the share_partition query keeps in memory, as of the last offset that it has returned.
 The part that comes from the tables can be restored from the offset and the tables (`resume`). A restarted process does
 not have the rest (log offsets, configs, which keys have had a tick), and sends it again.
 """
@@ -83,7 +82,7 @@ class SourceState:
         return changed
 
     def is_read_committed(self, topic: str) -> bool:
-        """Return whether a group reads the topic up to its last stable offset."""
+        """Return whether any group reads the topic up to its last stable offset."""
         if topic not in self._committed:
             logs = (log for topic_id in self.listing.ids_of(topic) for log in self.listing.logs_of(topic_id))
             groups = {key.group_id for log in logs for key in self.listing.keys_of(log)}
@@ -110,5 +109,5 @@ class SourceState:
 
 
 def waiting_key(row: SharePartitionRow) -> str:
-    """Return a row's name in `SourceOffset.waiting`; it contains the state epoch, so reinitialisation changes it."""
+    """Return a row's name in `SourceOffset.waiting`. It contains the state epoch, which each initialization changes."""
     return f"{row.key.group_id}\t{row.key.topic_id}\t{row.key.partition}\t{row.state_epoch}"

@@ -1,10 +1,10 @@
-"""Decides in one table which of several jobs on the same tables leads, before any other table is touched.
+"""Decides which of several jobs on the same tables leads. One table decides this, before a job writes any other table.
 
-Each job acquires a leader epoch above all existing ones at its start, as one commit to the deciding table. Its queries
-then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch, and this epoch
-wins in every table, in whatever order the jobs open the tables. The other job is fenced when it opens a table that
-already has the higher epoch, at its next commit, or, if it has nothing to commit, by its regular check of the deciding
-table.
+When a job starts, it acquires a leader epoch above all existing ones, by one commit to the deciding table. Its queries
+then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch. This epoch wins
+in every table, in whatever order the jobs open the tables. The job with the lower epoch is fenced when it opens a table
+that already has the higher epoch, or at its next commit. If it commits nothing, its regular check of the deciding table
+detects the other job.
 """
 
 import logging
@@ -29,14 +29,14 @@ class JobLead:
     def __init__(self, deciding: TableWriter, tables: Sequence[VersionedTable]) -> None:
         self._deciding, self._tables = deciding, tables
         self._started: set[str] = set()
-        #: The newest epoch that this job acquired; 0 before the first.
+        #: The newest epoch that this job has acquired; 0 if it has acquired none yet.
         self.epoch = 0
 
     def acquire_epoch(self) -> int:
-        """Acquire an epoch above all existing ones. Raises FencedLeaderError if another job has acquired one since.
+        """Acquire an epoch above all existing ones. Raises FencedLeaderError if another job has acquired one meanwhile.
 
-        A job acquires its first epoch when it starts. Of two jobs that do so at the same moment, the one whose commit
-        comes second is fenced.
+        A job acquires its first epoch when it starts. If two jobs do so at the same moment, the job whose commit comes
+        second is fenced.
         """
         newest = self._newest()
         if self.epoch:
@@ -47,10 +47,11 @@ class JobLead:
         return self.epoch
 
     def epoch_for(self, query: str) -> int:
-        """Return the epoch for a start of `query`. Each start has its own, because batch ids may restart at 0.
+        """Return the leader epoch for a start of `query`.
 
-        The first start of each query uses the job's own epoch. Raises FencedLeaderError if another job has acquired an
-        epoch since: a query that restarts does not become the leader again.
+        The first start of each query uses the job's current epoch. A restart acquires a new epoch, because batch ids
+        may restart at 0. Raises FencedLeaderError if another job has acquired an epoch since then, so that a restart
+        does not take the lead from that job.
         """
         if query in self._started:
             self.acquire_epoch()
@@ -79,7 +80,7 @@ class JobLead:
 
 
 class LeadWatch:
-    """Checks at an interval whether another job leads, which a job without commits would not detect otherwise."""
+    """Checks at an interval whether another job leads. A job without commits would not detect this otherwise."""
 
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
@@ -87,9 +88,9 @@ class LeadWatch:
         self._outage = OutageLog(logger, "cannot check which job leads", "the leader is checked again")
 
     def poll(self) -> None:
-        """Check which job leads, if the interval has passed. Raises FencedLeaderError if another job does.
+        """Check which job leads, if the interval has passed. Raises FencedLeaderError if another job leads.
 
-        If the store is unavailable, that is only logged, because the next commit reports it.
+        An unavailable store is only logged, because the next commit reports it.
         """
         if self._clock() < self._due:
             return

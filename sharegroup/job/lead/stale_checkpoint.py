@@ -1,7 +1,7 @@
 """Rejects checkpoints that are behind the tables or ahead of them.
 
-Continuing from one that is behind would undo later changes. Continuing from one that is ahead would use operator state
-whose commits are not in the tables.
+A query that continues from a checkpoint behind its tables would undo later changes. A query that continues from a
+checkpoint ahead of its tables would use operator state whose commits the tables do not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
-#: The key under which a commit's info has, by table, the newest batch in each of the query's other tables at that time.
+#: A key of a commit's info. Its value has the newest batch in each of the query's other tables at that time, by table.
 COMMITTED = "committed"
 
 
@@ -22,8 +22,8 @@ class StaleCheckpointError(ShareGroupError):
 class Checkpoint(NamedTuple):
     """A query's checkpoint before the query starts.
 
-    Spark adds each batch to the checkpoint before it runs. The checkpoint therefore has at least as many batches as the
-    tables, and more if batches without effects committed nothing.
+    Spark adds a batch to the checkpoint before the batch runs. The checkpoint therefore has at least as many batches as
+    the tables, and more if batches without effects committed nothing.
 
     Attributes:
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
@@ -45,14 +45,14 @@ class Checkpoint(NamedTuple):
 def reject_stale_checkpoint(
     checkpoint: Checkpoint | None, last_info: Info | None, committed: int, last_leader_epoch: Callable[[str], int]
 ) -> None:
-    """Raise StaleCheckpointError if the query must not continue from the checkpoint (None: there is no checkpoint).
+    """Raise StaleCheckpointError if a query must not continue from its checkpoint (None: it has no checkpoint).
 
     A checkpoint is stale in two cases:
 
-    - The tables have batches of its query that it does not have, because it was restored from a backup. `committed` is
-      the newest batch of its query in the tables.
-    - Another query has written the tables after the last start of its query. `last_info` is the info of the newest
-      commit; `last_leader_epoch` returns the leader epoch of the last start of the query with an id.
+    - The tables have batches of the query that the checkpoint lacks, because the checkpoint was restored from a backup.
+      `committed` is the newest batch of the query in the tables.
+    - Another query has written the tables after the query's last start. `last_info` is the info of the newest commit.
+      `last_leader_epoch` returns, for a query id, the leader epoch of that query's last start.
     """
     if checkpoint is None:
         return
@@ -76,8 +76,8 @@ def reject_checkpoint_ahead(
     """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.
 
     `committed` returns the newest batch of the checkpoint's query in a table. `checkpoint` is None if there is none.
-    `beside` is the path of the other query's checkpoint, which must be removed too, because that query has read these
-    tables.
+    `beside` is the path of the other query's checkpoint. If it is given, the error says to remove that one too, because
+    the other query has read these tables.
     """
     advice = f"remove that checkpoint and the other query's checkpoint {beside}, and {_BACK}" if beside else ADVICE
     if checkpoint is None:
@@ -94,12 +94,12 @@ def reject_checkpoint_ahead(
 def reject_lost_commits(
     checkpoint: Checkpoint | None, other_info: Info | None, newest_batch: Callable[[str, str], int]
 ) -> None:
-    """Raise StaleCheckpointError if the other query's tables, which the checkpoint's query has read, lost commits.
+    """Raise StaleCheckpointError if the tables of the other query, which this checkpoint's query reads, lost commits.
 
     The checkpoint may name versions of these tables that no longer exist. The other query's own checkpoint shows the
-    loss too, unless it was removed. `other_info` is the info of the newest commit of the other query's first table.
-    `newest_batch` returns the newest batch of a query in one of the other query's tables. `checkpoint` is None if there
-    is none.
+    loss too, unless that checkpoint was removed. `other_info` is the info of the newest commit of the other query's
+    first table. `newest_batch` returns the newest batch of a query in one of the other query's tables. `checkpoint` is
+    None if there is none.
     """
     if checkpoint is None or other_info is None:
         return

@@ -29,27 +29,30 @@ class Logs(Protocol):
     """
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Describe topics; None for one that does not exist. Topics without a usable response are left out."""
+        """Describe topics; a topic that does not exist maps to None. Topics without a usable response are left out."""
 
     def ends(
         self, partitions: Collection[TopicPartition], read_committed: bool = False
     ) -> Mapping[TopicPartition, int]:
-        """Return log end offsets, or last stable offsets."""
+        """Return log end offsets, or last stable offsets if `read_committed` is True."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return log start offsets."""
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
+        """Return, for each log, the epoch of the leader that reported its newest end offset.
+
+        Unknown epochs are left out.
+        """
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return, for each log, the end offset of what leaders up to the given epoch wrote (OffsetForLeaderEpoch)."""
+        """Return, for each log, the end offset of the given leader epoch, as OffsetForLeaderEpoch does."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms) for each log; None without such a record."""
+        """Return, for each log, the first offset at or after a time (ms); None if there is no such record."""
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
 
 
 class LogOffsetQueries:
@@ -111,7 +114,7 @@ class LogOffsetQueries:
         }
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
         self._leaders.discard_topics(topics)
         self._topics.discard_names(topics)
         if topics:

@@ -23,7 +23,7 @@ class LogPoll:
     """Queries the leaders of topic partitions; `settings` are kafka-python's.
 
     Log offsets are returned only for leaders that respond. A leader that does not respond delays one call by up to 2 s.
-    Afterwards its partitions are left out immediately until it responds again.
+    Afterwards its partitions are left out without a delay until it responds again.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -32,22 +32,25 @@ class LogPoll:
         self._client = LogOffsetsClient(settings)
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Return log end offsets, or last stable offsets."""
+        """Return log end offsets, or last stable offsets if `read_committed` is True."""
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
+        """Return, for each log, the epoch of the leader that reported its newest end offset.
+
+        Unknown epochs are left out.
+        """
         return self._client.leader_epochs(partitions)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return, for each log, the end offset of what leaders up to the given epoch wrote (OffsetForLeaderEpoch)."""
+        """Return, for each log, the end offset of the given leader epoch, as OffsetForLeaderEpoch does."""
         return self._loop.run(self._client.fetch_epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms) for each partition; None without such a record."""
+        """Return, for each partition, the first offset at or after a time (ms); None if there is no such record."""
         found = self._offsets(times)
         return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 
@@ -60,7 +63,7 @@ class LogPoll:
         return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        """Describe topics; None for one that does not exist. A topic that the broker does not report is left out.
+        """Describe topics; a topic that does not exist maps to None. Topics without a usable response are left out.
 
         Raises KafkaConnectionError if no broker responds.
         """
@@ -72,7 +75,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard what is stored about topics that are no longer requested."""
+        """Discard the stored data of these topics, because they are no longer requested."""
 
         async def forget() -> None:
             self._client.remove_topics(topics)

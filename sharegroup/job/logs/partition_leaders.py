@@ -15,7 +15,7 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How long a failing topic is skipped, at first and at most; the time doubles in between.
+#: How long a failing topic is skipped, in ms: the first time, and the maximum. The time doubles with each failure.
 FIRST_RETRY_MS, MAX_RETRY_MS = 250, 2_000
 _NAMED_IN_LOG = 10
 
@@ -70,8 +70,8 @@ class PartitionLeaders:
     def record_no_response(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Record that a leader did not respond for these partitions; they are retried after a pause.
 
-        The leaders of all partitions that it led are looked up again. Nothing is logged, because the client logs a
-        broker that does not respond (`kafka_clients.connections.silent_brokers`).
+        For all partitions of this leader, the current leader is looked up again. Nothing is logged, because the client
+        logs a broker that does not respond (`kafka_clients.connections.silent_brokers`).
         """
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, "", now_ms)

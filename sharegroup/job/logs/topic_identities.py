@@ -9,13 +9,13 @@ response of one broker, whose metadata may be outdated:
     the topic's name refers to            conclusion
     no topic                              the topic was deleted, if all responses during the grace time agree
     another topic                         the topic was deleted, if all responses during two seconds agree
-    another topic, and no response        the topic was deleted, if all responses during the grace time agree; they are
-    ever named this one                   more likely to be outdated
+    another topic, and no response        the topic was deleted, if all responses during the grace time agree (outdated
+    ever named the expected topic         responses are more likely in this case)
     a topic that was deleted before       the response is outdated, and ignored for the grace time
 
 The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
-responses does not count, for two reasons: brokers that start twice may report no topics each time, and the job's
-machine may have been suspended.
+responses does not count. Brokers that start twice may report no topics each time, and the job's machine may have been
+suspended.
 """
 
 import logging
@@ -30,7 +30,7 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How often names are polled, and how soon again while one does not refer to the expected topic.
+#: The interval of polls, in ms, and the shorter interval while a name does not refer to the expected topic.
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
@@ -53,9 +53,9 @@ Describe = Callable[[Collection[str]], Mapping[str, TopicDescription | None]]
 
 @dataclass
 class _Response:
-    """A series of responses that agree on the topic that a name refers to (None: no topic).
+    """Consecutive responses for a name that all report the same topic (`topic_id` is None if they report no topic).
 
-    `first_ms` and `last_ms` are the times of the first and the last response of the series.
+    `first_ms` and `last_ms` are the times of the first and the last of these responses.
     """
 
     topic_id: str | None
@@ -123,10 +123,10 @@ class TopicIdentities:
         }
 
     def has_id(self, name: str) -> bool:
-        """Return whether topics of the name have ids; False only if a broker reported the topic without one.
+        """Return whether the topic with this name has an id; False only if a broker reported it without one.
 
-        It is True while the name refers to no topic. With False, a shorter log would count as the log of a recreated
-        topic (`PartitionLog.has_topic_id`).
+        While no topic has the name, the result is True. If the result is False, a log that became shorter counts as the
+        log of a recreated topic (`PartitionLog.has_topic_id`).
         """
         response = self._responses.get(name)
         return response is None or response.topic_id != ""
@@ -144,7 +144,7 @@ class TopicIdentities:
         return topic_id in self._replaced.get(name, ()) or response.last_ms - since_ms >= self._grace_ms
 
     def pop_updated_names(self) -> set[str]:
-        """Return the names with a response since the last call; only their topics can be newly deleted."""
+        """Return the names with a response since the last call. Only topics with these names can be newly deleted."""
         learned, self._learned = self._learned, set()
         return learned
 
@@ -184,7 +184,7 @@ class TopicIdentities:
         return True
 
     def _skip_gap(self, name: str, response: _Response, now_ms: int) -> None:
-        """Exclude a long time without responses from the grace time, by moving the start of the latter."""
+        """Exclude a long time without responses from the grace time, by moving the start of the grace time."""
         gap_ms = max(0, now_ms - response.last_ms - _MAX_GAP_MS)
         if gap_ms:
             response.first_ms += gap_ms

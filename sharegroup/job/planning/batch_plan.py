@@ -12,8 +12,11 @@ from sharegroup.types import SharePartitionKey
 
 
 class BatchPlan:
-    """The rows of a batch, by kind. Operator keys with the same content share one row, for example a tick for all
-    keys, or a log that many groups read."""
+    """The rows of a batch, by kind.
+
+    Operator keys with the same content share one row. Examples are a tick for all keys, and the offsets of a log that
+    many groups read.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, list[SourceRow]] = {}
@@ -31,7 +34,7 @@ class BatchPlan:
         self._add(rows.TOPIC_DELETED, topic, sorted(shard_keys))
 
     def add_unload(self, managed: ManagedShards, keys: Collection[SharePartitionKey]) -> None:
-        """Add the unloading of share-partitions that are no longer managed."""
+        """Add the share-partitions that are no longer managed, so that their shards unload them."""
         for shard_key, of_shard in managed.by_shard(keys).items():
             self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
@@ -45,11 +48,14 @@ class BatchPlan:
         self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def add_fences(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
-        """Add the current process of members of a group; the operator then rejects requests of earlier processes."""
+        """Add the current processes of a group's members.
+
+        The operator then rejects requests of their earlier processes.
+        """
         self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 
     def add_loads(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
-        """Add the loading of share-partitions, which a shard then manages; `batch_rows` adds their states."""
+        """Add share-partitions for a shard to load. The shard then manages them. `batch_rows` adds their states."""
         self._add(rows.LOAD, loads, [shard_key])
 
     def add_log_offsets(self, logs: dict[str, list[list[Any]]]) -> None:

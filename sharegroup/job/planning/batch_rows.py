@@ -21,13 +21,13 @@ ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
 
 
 class OffsetsApartError(ShareGroupError):
-    """Two offsets with more than one batch between them, whose rows no offset contains."""
+    """There is more than one batch between the two offsets. No offset contains the rows of all these batches."""
 
 
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
-    """Yield the (shard key, row) pairs of the batch from `start` to `end`. Raises OffsetsApartError.
+    """Yield the (shard key, row) pairs of the batch from `start` to `end`.
 
-    Spark makes one batch of each offset, so the two are neighbours or equal.
+    Spark makes one batch of each offset, so the two are neighbours or equal. Raises OffsetsApartError if they are not.
     """
     if end == start:
         return
@@ -63,7 +63,7 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """Return a load row with its state if that has the current epoch; otherwise with the start offset that it has."""
+    """Return a load row with the state batches if the state has the current epoch; otherwise without state batches."""
     state = states.get(key)
     header = state.header.dump() if state is not None else None
     if state is not None and is_current(state, load["state_epoch"]):

@@ -54,8 +54,8 @@ class LogChanges:
     def _due_logs(self, poll: SourcePoll) -> set[TopicIdPartition]:
         """Return the logs to request between the idle polls.
 
-        These are unknown logs, logs that requests concern or members wait for, and logs of groups whose config
-        changed, because such a group may now read up to the last stable offset, or no longer.
+        These are unknown logs, logs that requests concern, logs from which members wait for records, and logs of groups
+        whose config has changed. Such a group may now read up to the last stable offset, or may have stopped doing so.
         """
         listing = poll.known.listing
         wanted = set(poll.known.logs.unknown)

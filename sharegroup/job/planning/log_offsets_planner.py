@@ -1,8 +1,8 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
 All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
-or in a simulation. `now_ms` is a steady time, which nobody can set, because the decision that a topic was deleted
-depends on how long its name refers to no topic. The brokers' time is in the handover.
+or in a simulation. `now_ms` is a steady time, which nobody can set. This matters for deleted topics: the decision
+depends on how long a name refers to no topic. The brokers' time is in the handover.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
 and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned
@@ -45,7 +45,7 @@ class PlannerSettings:
 
 
 class LogOffsetsPlanner:
-    """Decides the source's next offset. A process has one planner; a new one restores its state from the offset."""
+    """Decides the source's next offset. A process has one planner; a new planner restores its state from the offset."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: GroupConfigSource, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
@@ -98,10 +98,11 @@ class LogOffsetsPlanner:
         return replace(position, seq=before.seq + 1, rows=poll.batch.rows()) if has_changed else None
 
     def _load(self, poll: SourcePoll) -> int | None:
-        """Load what can be managed from now on; return the version of the states to read, None if nothing is loaded.
+        """Load the share-partitions that can be managed now, and return the version to read their states from.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
-        wait for a leader. One without a state waits for the values that its start offset depends on.
+        wait for a leader. One without a state waits for the values that its start offset depends on. The result is None
+        if nothing is loaded.
         """
         known, pending = poll.known, poll.pending
         if not pending:
@@ -129,7 +130,11 @@ class LogOffsetsPlanner:
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
     def _add_fences(self, poll: SourcePoll, loads: Collection[SharePartitionRow]) -> None:
-        """Send the fences of loaded groups, which the operator may not have; new share-partitions have no members."""
+        """Send fences (the current processes of members) to the shards that load a share-partition of their group.
+
+        These shards may not have the fences yet. A new share-partition needs none, because it has had no members
+        before.
+        """
         groups = {row.key.group_id for row in loads if not row.initializing}
         if not groups:
             return
@@ -149,7 +154,7 @@ def _needs_state(known: SourceState, row: SharePartitionRow) -> bool:
 
 
 def _without_groups(poll: SourcePoll, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
-    """Stop managing the share-partitions of the stopped groups; return the pending ones of all other groups."""
+    """Stop managing the share-partitions of the stopped groups; return the pending rows of all other groups."""
     managed = poll.known.managed
     if stopped:
         of_stopped = [key for key in list(managed.keys()) if key.group_id in stopped]
@@ -168,7 +173,7 @@ def _add_loads(poll: SourcePoll, loads: Collection[SharePartitionRow], starts: S
 
 
 def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
-    """Return a load row. While its `log` is null (unknown), records can be acknowledged, but not acquired."""
+    """Return a load row. While its field `log` is null (not known), records can be acknowledged, but not acquired."""
     log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
     return {
         "topic": row.key.topic,

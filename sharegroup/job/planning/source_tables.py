@@ -25,7 +25,7 @@ class SourceTables(Protocol):
         """Return the folded states of these share-partitions at a version, without those that have none."""
 
     def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
-        """Return, by group, the members whose current process has replaced an earlier one."""
+        """Return, by group, the members whose current process has replaced an earlier process."""
 
 
 class GroupConfigSource(Protocol):

@@ -3,7 +3,7 @@
 A share-partition is listed as `initialized` only after its first state is durable. If such a share-partition has no
 state of its epoch, `share_partitions` and `share_group_state` do not belong together: one of them was restored or lost
 rows. Starting the share-partition by `share.auto.offset.reset` would deliver finished records again, or skip some.
-So its group is stopped until an administrator decides, and all other groups are served.
+Its group is therefore stopped until an administrator decides. All other groups are served.
 """
 
 import logging

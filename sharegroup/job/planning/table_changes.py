@@ -34,7 +34,7 @@ class TableChanges:
         return version
 
     def _reshard(self, poll: SourcePoll) -> None:
-        """If the number of shards has changed, unload everything at the old keys and load it at the new ones."""
+        """If the number of shards has changed, unload all share-partitions, and load them at their new keys."""
         managed = poll.known.managed
         if managed.shards == self._shards:
             return

@@ -171,7 +171,7 @@ class ShareGroupJob:
                 open_or_create(job.tables_path, spec, self._options)
 
     def _reject_stale_checkpoints(self) -> None:
-        """Reject stale checkpoints. Called before acquiring the lead, so that a failing start fences no running job."""
+        """Reject stale checkpoints. This happens before the job leads, so that a failing start fences no other job."""
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
@@ -300,7 +300,7 @@ class ShareGroupJob:
     def _stop_queries(self) -> None:
         """Stop the queries between batches. Batches that begin now raise StopRequested; idle queries are stopped.
 
-        Spark logs both at length as failures, so its log is switched off first. Real failures are in Python's log.
+        In both cases Spark logs a long failure, so its log is switched off first. Real failures are in Python's log.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers

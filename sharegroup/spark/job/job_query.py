@@ -96,13 +96,13 @@ class JobQuery:
 
     @property
     def query(self) -> StreamingQuery:
-        """Spark's query, once it is started."""
+        """Spark's query. It must have been started."""
         assert self._query is not None
         return self._query
 
     @property
     def is_active(self) -> bool:
-        """Whether Spark's query, once it is started, has not ended."""
+        """Whether Spark's query has not ended. The query must have been started."""
         return bool(self.query.isActive)
 
     @property
@@ -113,8 +113,8 @@ class JobQuery:
     def start(self, leader_epoch: int) -> None:
         """Become the leader of the query's tables, complete the last leader's batch, and start the query.
 
-        Raises FencedLeaderError if another job leads, StaleCheckpointError if the checkpoint does not match the tables,
-        and KafkaUnavailableError if the last leader's rows cannot be sent again.
+        Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
+        tables. Raises KafkaUnavailableError if the last leader's rows cannot be sent again.
         """
         path = self._checkpoint_path
         job = self._config.job
@@ -166,9 +166,10 @@ class JobQuery:
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_if_other_partitions(self, checkpoint: Checkpoint) -> None:
-        """Discard a checkpoint with another number of shuffle partitions, which only a new checkpoint can change.
+        """Discard a checkpoint with another number of shuffle partitions than the configured one.
 
-        No other job uses it, because this query is the leader by now. The tables have its whole content.
+        Only a new checkpoint can have the configured number. No other job uses the old one, because this query is the
+        leader by now. The tables have its whole content.
         """
         configured = self._config.job.shuffle_partitions
         if checkpoint.has_other_partitions(configured):

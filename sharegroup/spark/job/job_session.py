@@ -14,8 +14,8 @@ _MAX_SHUFFLE_PARTITIONS = 8
 #: `chmod`) for each micro-batch. A plain rename is atomic on a local disk. On other file systems Spark's default is
 #: kept: on S3, for example, a plain rename cannot replace a file, which a repeated batch requires.
 _LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: With Hadoop's defaults a request to an unreachable S3 is retried for two minutes, or for hours without any response,
-#: and the job could not be stopped meanwhile. The supervisor handles an unavailable store instead.
+#: With Hadoop's defaults a request to an unreachable S3 is retried for two minutes, or for hours if nothing responds.
+#: The job could not be stopped in this time. The supervisor handles an unavailable store instead.
 _S3_TRIES = {"fs.s3a.attempts.maximum": "2", "fs.s3a.retry.limit": "2", "fs.s3a.connection.timeout": "20s"}
 _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 

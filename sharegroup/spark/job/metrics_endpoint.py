@@ -10,7 +10,7 @@ from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import add_progress_listener
 
-#: The job checks its queries five times per second. If it has not done so for this many seconds, it is unhealthy.
+#: The job checks its queries five times per second. A job that has not checked them for this many seconds is unhealthy.
 _HANGS_S = 60.0
 
 
@@ -51,7 +51,10 @@ class MetricsEndpoint:
         self._server.close()
 
     def _unhealthy(self) -> Iterator[str]:
-        """Yield why the job is unhealthy. There is no limit for a start, so problems are reported only after it."""
+        """Yield the reasons why the job is unhealthy.
+
+        A start may take any time, so there are none before the first check.
+        """
         if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
             yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"
 

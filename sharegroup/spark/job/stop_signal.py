@@ -18,7 +18,7 @@ class StopSignal:
     """The signal to stop, and the stop request that follows it.
 
     The main thread waits (`wait`) for SIGTERM or SIGINT, no matter which process received it, and then switches off
-    Spark's log. Only then does it request the stop (`request`), after which batches that begin raise StopRequested.
+    Spark's log. After that, it requests the stop (`request`). Batches that begin later raise StopRequested.
     """
 
     def __init__(self, spark: SparkSession) -> None:

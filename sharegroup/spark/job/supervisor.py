@@ -28,7 +28,7 @@ MAX_RESTARTS = 6
 MAX_DELAY_S = 30.0
 #: The maximum length of a failure's text in the log, because some texts contain a whole Java stack trace.
 _LOGGED = 500
-#: The exceptions of Kafka's Java clients, which Spark uses, while brokers are unavailable.
+#: The exceptions that Kafka's Java clients, which Spark uses, raise while brokers are unavailable.
 _JAVA_OUTAGE = re.compile(
     r"org\.apache\.kafka\.common\.errors\."
     r"(Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable|NotLeaderOrFollower|KafkaStorage)Exception"
@@ -62,7 +62,8 @@ class Supervised(Protocol):
 class Supervisor:
     """Starts queries, and restarts those that fail, when `watch` is called.
 
-    `starts` has, by query name, a function that starts the query and returns it, or raises the reason why it cannot.
+    `starts` has, by query name, a function that starts the query and returns it, or raises an error if the query cannot
+    start.
     """
 
     def __init__(self, starts: Mapping[str, Callable[[], Supervised]], clock: Callable[[], float] = time.monotonic):
@@ -149,7 +150,7 @@ def is_outage(failure: BaseException | None) -> bool:
 def find_version_problem(failure: BaseException | None) -> str | None:
     """Return the error text of a Python worker that has rejected a checkpoint of another version; otherwise None.
 
-    A restart of the query does not solve that.
+    A restart of the query does not solve this problem.
     """
     found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
     return found[1] if found else None

@@ -35,7 +35,10 @@ def source_options(config: Config, handover: str) -> dict[str, Any]:
 def group_coordinator_outputs(
     spark: SparkSession, config: Config, handover: str, positions: dict[int, int]
 ) -> DataFrame:
-    """Return the query without its sink, with the one column `output`. Rows without a group are rejected (key "")."""
+    """Return the query without its sink. Its only column is `output`.
+
+    Rows without a group id have the key "", and the operator rejects them.
+    """
     names = F.from_json("value", "group_id STRING")
     requests = request_rows(spark, config, config.job.group_requests_topic, positions).select(
         F.coalesce(names["group_id"], F.lit("")).alias("group_id"), "row"

@@ -1,10 +1,10 @@
 """`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
 
 Its rows contain the share-partitions to manage (rows of the `share_partitions` table, with the state to load), the end
-offsets of their logs, deleted topics, and *ticks*, which carry the time to keys whose deadline has passed. Without
-changes it returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver, separate from the
-driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner` decides which
-rows are sent; this module waits and reads the clock.
+offsets of their logs, and deleted topics. Rows that are *ticks* carry the time to keys whose deadline has passed.
+Without changes the source returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver,
+separate from the driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner`
+decides which rows are sent; this module waits and reads the clock.
 
 The time of a tick is a *safe time*: all requests appended before it have been read by committed batches. A lock
 therefore never expires while an acknowledgement that was appended in time is unread, however long the backlog is. The
@@ -37,7 +37,7 @@ from sharegroup.storage.following.pinned_tables import PinnedTables
 SOURCE_NAME = "kafka_log_offsets"
 #: The poll interval of the `share_partitions` table while no member waits for records, in ms.
 _TABLE_POLL_MS = 500
-#: A batch with at least this many rows is a start, or loads many groups.
+#: A batch with at least this many rows is large. Such a batch occurs at a start, or when many groups are loaded.
 _LARGE_LOAD = 1_000
 READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
@@ -64,7 +64,10 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return SourceOffset().to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
-        """Return the changes since `start` as rows and the next offset; no rows and `start` if there are none."""
+        """Return the changes since `start` as rows, and the next offset.
+
+        Without changes, return no rows and `start`.
+        """
         before = self._offset_of(start)
         try:
             after = self._wait_for_changes(before)
@@ -80,24 +83,25 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return iter(rows), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
-        """Return the rows of a batch again, from its two offsets and the version of the states that they contain."""
+        """Return the rows of a batch again, from its two offsets and the table version that the end offset names."""
         return iter(list(rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._tables.states)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _offset_of(self, start: dict[str, Any]) -> SourceOffset:
-        """Return the parsed offset. The last one is cached, because Spark passes the newest offset to each poll."""
+        """Return the parsed offset. The last offset is cached, because Spark passes the newest one to each poll."""
         if self._last is None or self._last[0] != start:
             self._last = start, SourceOffset.from_json(start)
         return self._last[1]
 
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
-        """Return the next offset; None if nothing changed or only requests arrived, which Spark's Kafka source reads.
+        """Wait for changes and return the next offset; None if there is nothing to send.
 
-        Changes of the tables are returned even while the brokers are unavailable. The first batch therefore loads the
-        state before Spark's Kafka source can deliver requests for it. Raises KafkaError if the brokers are unavailable
-        and the tables have not changed.
+        That includes the case that only requests have arrived, because Spark's Kafka source reads them. Changes of the
+        tables are returned even while the brokers are unavailable. The first batch therefore loads the state before
+        Spark's Kafka source can deliver requests for it. Raises KafkaError if the brokers are unavailable and the
+        tables have not changed.
         """
         waiting, requests = Waiting(self._options["block_ms"]), RequestTopicState()
         while True:
@@ -127,7 +131,8 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
         """Poll for unread requests, and return whether they must be processed now, with the new safe time.
 
-        They must be processed if they may not linger, or if a tick is due, because all requests before it must be read.
+        They must be processed if they may not linger. If a tick is due, they must be processed too, because all
+        requests before the tick must be read.
         """
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0

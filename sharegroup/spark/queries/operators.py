@@ -23,8 +23,8 @@ from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.protocol.rows.response_rows import reject_share_group_request, reject_share_partition_request
 
-#: The state is one JSON text, because nested arrays of structs fail in Spark's pickler. It is readable through
-#: Spark's data source `statestore`.
+#: The state is one JSON text, because nested arrays of structs fail in Spark's pickler. The text is readable
+#: through Spark's data source `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 
@@ -88,8 +88,8 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
 def _batch_time(state: GroupState) -> tuple[int, int]:
     """Return the time of the batch, and the time of the broker whose clock is slowest.
 
-    Spark's own batch timestamp is the driver's wall clock. It is used only if no job sets the time, as in a query that
-    uses these operators alone.
+    Spark's own batch timestamp is the driver's wall clock. That clock is used only if no job sets the time, as in a
+    query that uses these operators alone.
     """
     context = TaskContext.get()
     text = context.getLocalProperty(TIME_PROPERTY) if context is not None else None
@@ -123,7 +123,8 @@ def _without_collections() -> Iterator[None]:
 def _freeze() -> None:
     """Exclude the objects that exist now, mostly modules, from garbage collections. Only the first call has an effect.
 
-    Spark's worker collects all garbage after each task. Without this, that took 70 ms, ten times as long as the task.
+    Spark's worker collects all garbage after each task. Without this function, the collection took 70 ms, ten times as
+    long as the task.
     """
     gc.collect()
     gc.freeze()

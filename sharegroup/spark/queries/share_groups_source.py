@@ -49,7 +49,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
-        """Return the rows since `start` and the next offset; no rows and `start` if there are none."""
+        """Return the rows since `start` and the next offset. If there are no rows, return none and `start`."""
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
@@ -84,9 +84,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
-        """Wait for a deadline or a request; return the groups that need a tick, and the time of the ticks.
+        """Wait for a deadline or a request. Return the groups that need a tick, and the time of the ticks.
 
-        After a request there may be no such groups; Spark's Kafka source then reads the request.
+        If a request has ended the wait, the groups may be empty; Spark's Kafka source then reads the request.
         """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)

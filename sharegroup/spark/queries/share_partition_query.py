@@ -34,11 +34,11 @@ _EARLIEST = -2  # Spark's number for the earliest offset
 
 
 def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
-    """Return (row, value) of a request topic: `row` for the operator, `value` to extract the key.
+    """Return the rows of a request topic as (row, value): the operator reads `row`, `value` contains the key.
 
     With a checkpoint the query continues where it stopped. Without one it starts at `positions`; a partition without a
     position is read from its start. Rows that retention has deleted are skipped. If such a row would have acknowledged
-    records, their locks expire, and they are delivered again. Rows of aborted transactions are not read.
+    records, the locks of these records expire, and they are delivered again. Rows of aborted transactions are not read.
     """
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
@@ -55,7 +55,10 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
 
 
 def request_texts(records: DataFrame) -> DataFrame:
-    """Return (row, value) of Kafka records. Invalid UTF-8 becomes U+FFFD, because the batch would fail in Arrow."""
+    """Return Kafka records as (row, value).
+
+    Invalid UTF-8 becomes U+FFFD, because otherwise the batch would fail in Arrow.
+    """
     value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
     row = F.concat_ws(
         "\t",
@@ -115,7 +118,7 @@ def source_options(config: Config, handover: str) -> dict[str, Any]:
 
 
 def share_partition_outputs(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
-    """Return the query without its sink, with the one column `output`."""
+    """Return the query without its sink. Its only column is `output`."""
     records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,

@@ -9,11 +9,11 @@ Theory of operation
                                      records by Spark's Kafka reader, handle(), acknowledge
 
 The member acquires ranges ahead of the running batch. It offers the next batch as a file to the source, which is
-another process. Claiming a file renames it, so both sides agree on its owner. Once claimed, the ranges are in Spark's
-offset log, and the batch will run, now or after a restart. Until then the member may release them without counting a
-delivery (`unacquire`); it does so when half of their lock duration has passed. A slow handler therefore delays only its
-own batches, up to the group's limit on record locks. A hung handler loses its records after `max_processing_ms`,
-because their locks are no longer renewed.
+another process. The source claims the file by renaming it, so both sides agree on its owner. Then the ranges are in
+Spark's offset log, and the batch will run, now or after a restart. The member returns ranges that are not claimed when
+half of their lock duration has passed. This does not count as a delivery (`unacquire`). A slow handler therefore delays
+only its own batches, up to the group's limit on record locks. A hung handler loses its records after
+`max_processing_ms`, because their locks are no longer renewed.
 
 When Spark repeats a batch after a restart, the member first renews the locks of its ranges. Ranges that the responses
 do not list as renewed were finished, or other members have acquired them since, so the handler does not receive them.
@@ -22,13 +22,16 @@ renewals, this check is not possible, and other members may have records that th
 the whole batch is skipped, and its records become available again when their locks expire.
 
 A topic that is deleted and created again under the same name is a different topic. Ranges of the old topic are
-discarded when the assignment names the new one or the job responds with UNKNOWN_TOPIC_ID; a running batch with such
-ranges counts as lost.
+discarded when the assignment names the new topic, or when the job responds with UNKNOWN_TOPIC_ID. A running batch with
+such ranges counts as lost.
 
-Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O),
-`held_batches` (the ranges that the member holds), `member_logic` and `batch_calls` (the combination as one member),
-`batch_plan`, `acquired_batch`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the thread);
-`source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
+Modules, here and in `sharegroup.member`:
+
+    without I/O     ranges (data), membership, fetch_demands, acknowledgement_round (the protocol), held_batches (the
+                    ranges that the member holds), member_logic and batch_calls (the combination as one member),
+                    batch_plan, acquired_batch, acknowledgements
+    Kafka, thread   row_channel (Kafka), offer_file, member (the thread)
+    Spark           source, records, batch_runner, consumer, consumer_query, lock_guard, delta_sink
 """
 
 from __future__ import annotations

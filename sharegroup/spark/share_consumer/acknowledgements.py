@@ -41,7 +41,7 @@ class Run(NamedTuple):
 def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeType) -> Acknowledgements:
     """Return one acknowledgement batch for each range, all with the same type.
 
-    A range that the member has lost can then be rejected alone.
+    If the member has lost a range, only the batch of this range is rejected.
     """
     return acknowledge_with_exceptions(ranges, {}, acknowledge_type)
 
@@ -51,9 +51,10 @@ def acknowledge_with_exceptions(
     exceptions: dict[AssignedPartition, list[Run]],
     otherwise: AcknowledgeType = AcknowledgeType.ACCEPT,
 ) -> Acknowledgements:
-    """Return batches for all offsets of the ranges: the type of `exceptions`, and `otherwise` for all other offsets.
+    """Return acknowledgement batches for all offsets of the ranges.
 
-    Raises InvalidResultError if an exception is outside the ranges.
+    An offset in `exceptions` gets the type that is given there. All other offsets get the type `otherwise`. Raises
+    InvalidResultError if an exception is outside the ranges.
     """
     found: Acknowledgements = {}
     left = {share_partition: list(reversed(runs)) for share_partition, runs in exceptions.items()}
@@ -104,7 +105,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
     """Yield runs that cover the range: the exceptions in it, and `otherwise` between them.
 
-    `runs` is in descending order; the exceptions are removed from its end.
+    `runs` is in descending order. The exceptions that lie in the range are removed from the end of `runs`.
     """
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:

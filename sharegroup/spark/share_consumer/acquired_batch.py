@@ -28,7 +28,10 @@ class AcquiredBatch(NamedTuple):
     def from_offer(
         cls, offered: OfferedBatch, ranges: tuple[HeldRange, ...], query_id: str, batch_id: int, incarnation: str
     ) -> AcquiredBatch:
-        """Return an offered batch as process `incarnation` runs it; `ranges` are those that the member still holds."""
+        """Return an offered batch that process `incarnation` runs.
+
+        `ranges` are the ranges that the member still holds.
+        """
         return cls(query_id, batch_id, ranges, offered.incarnation != incarnation, incarnation)
 
 
@@ -38,5 +41,5 @@ def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
 
 
 def transaction_id(batch: AcquiredBatch) -> str:
-    """Return the txnAppId for Delta. It is different for each run of a batch."""
+    """Return the txnAppId for Delta. It contains the process's id, so each run of a batch has another one."""
     return f"{batch.query_id}/{batch.incarnation}"

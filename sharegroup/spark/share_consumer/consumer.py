@@ -48,11 +48,11 @@ class ShareConsumer:
     The records have the columns of Spark's Kafka source - key, value, topic, partition, offset, timestamp,
     timestampType, headers - and `delivery_count`, which is 1 at the first delivery.
 
-    The handler's return value acknowledges the records. None accepts all. A DataFrame (topic, partition, offset,
-    acknowledge_type) contains the exceptions as 'accept', 'release' or 'reject' (or 1, 2, 3); all others are accepted.
-    If the handler raises or returns an invalid result, the whole batch is released and delivered again with a higher
-    delivery count, and the query continues. After `max_failures` such batches in a row it stops, and
-    `await_termination` raises the last exception.
+    The handler's return value acknowledges the records. None accepts all records. A DataFrame (topic, partition,
+    offset, acknowledge_type) contains the exceptions as 'accept', 'release' or 'reject' (or 1, 2, 3); all others are
+    accepted. If the handler raises or returns an invalid result, the whole batch is released, and the query continues.
+    The batch is delivered again with a higher delivery count. After `max_failures` such batches in a row the query
+    stops, and `await_termination` raises the last exception.
 
     Locks are renewed while the handler runs, for at most `max_processing_ms`. After that they expire and the records
     become available to other members, as with a Kafka consumer that exceeds max.poll.interval.ms. The handler's result
@@ -61,9 +61,9 @@ class ShareConsumer:
 
     `checkpoint` is a directory on any file system that Spark supports. The member id is derived from it, so a restarted
     job is the same member and keeps its locks until they expire. With `group_instance_id` it is a static member
-    (docs/static_members.md): its member id is derived from that name, and the locks of its current batch last for
+    (docs/static_members.md), and its member id is derived from that name. The locks of its current batch then last for
     share.static.record.lock.duration.ms, so that no other member gets the batch while the job restarts. If two
-    processes run as one member, the one that joined last is served, and the query of the other ends with
+    processes run as one member, the process that joined last is served, and the query of the other process ends with
     FENCED_INSTANCE_ID.
 
     Instead of `topics`, `pattern` is a regular expression that matches whole topic names. The member finds new matching
@@ -144,16 +144,16 @@ class ShareConsumer:
     def holds_batch(self) -> bool:
         """Whether the member holds all locks of `batch`.
 
-        If not, other members may have its records, because the batch exceeded `max_processing_ms`, the process was
-        suspended or could not reach Kafka for longer than its locks last, or one of its topics was deleted.
+        If not, other members may have its records. The possible causes are: the batch exceeded `max_processing_ms`; the
+        process was suspended, or could not reach Kafka, for longer than its locks last; a topic was deleted.
         """
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
         """Join the group and call `handle` for each batch, on a thread of Spark's. A consumer can be started once.
 
-        If the checkpoint is new, raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another
-        type with this name. A member that continues from a checkpoint does not check that.
+        Raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another type with this name. A
+        member that continues from an existing checkpoint does not check that.
         """
         if self._query is not None:
             raise RuntimeError("this consumer was already started; create another one")
@@ -195,9 +195,10 @@ def member_id(name: str, group_id: str) -> str:
 
 
 def _observe_consumed(ranges: DataFrame) -> DataFrame:
-    """Add metrics to the rows of the source, which has one row per acquired range. Spark reports them for each batch.
+    """Add metrics to the rows of the source, which has one row per acquired range.
 
-    The metrics are the number of records, the maximum number of records in a range, and the number of ranges.
+    The metrics are the number of records, the maximum number of records in a range, and the number of ranges. Spark
+    reports them for each batch.
     """
     records = F.col("last_offset") - F.col("first_offset") + 1
     return ranges.observe(

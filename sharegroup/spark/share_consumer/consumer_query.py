@@ -118,8 +118,9 @@ class ShareConsumerQuery:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most `timeout` seconds, and return whether the query has ended.
 
-        Raises the error that ended the query: the handler's last exception after `max_failures` in a row, RequestError
-        if the group coordinator rejects the member permanently, otherwise Spark's StreamingQueryException.
+        Raises the error that ended the query. This is the handler's last exception after `max_failures` in a row,
+        RequestError if the group coordinator rejects the member permanently, and otherwise Spark's
+        StreamingQueryException.
         """
         if not self._ended.wait(timeout):
             return False

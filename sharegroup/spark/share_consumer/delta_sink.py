@@ -3,14 +3,14 @@
 A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
 reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- In a repeated batch, the keys of all records. Any of them may have been appended by an earlier run, which may have
-  held another part of the batch, or by another member that had acquired the record in between.
+- In a repeated batch, the keys of all records. An earlier run, which may have held another part of the batch, may have
+  appended any of them. So may another member that had acquired the record between the two runs.
 - In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
   process the record before, because the count is lowered only when a record is returned unprocessed.
 
 Nothing is appended without the locks (`lock_guard`), because the next member that gets the records might check the
-table before the append. Delta's transaction id only prevents that one process appends a batch twice. It is different
-for each run of a batch, because a later run may have other records, and Delta would skip its append.
+table before the append. Delta's transaction id only prevents that one process appends a batch twice. Each run of a
+batch has another transaction id, because a later run may have other records. With the same id, Delta would skip them.
 
 Exactly once has these requirements:
 
@@ -21,10 +21,10 @@ Exactly once has these requirements:
 - One process at a time runs with a checkpoint, as Spark requires too.
 - On S3 only one driver appends to the table, or Delta has a LogStore for several drivers; its default one can lose a
   commit.
-- A driver is not suspended between the last job of its write and the commit for longer than its locks last; a member
-  that gets the records in that time can append them too.
-- No topic is deleted and created again under its name while a batch reads it. Spark reads by name and can return
-  records of the new topic as those of the old one until the share-group job has detected the change.
+- Between the last Spark job of a write and the commit, a driver is not suspended for longer than its locks last.
+  Otherwise another member that gets the records in that time can append them too.
+- No topic is deleted and created again under its name while a batch reads it. Spark reads by name. Until the
+  share-group job has detected the change, Spark can return records of the new topic as those of the old one.
 """
 
 import functools

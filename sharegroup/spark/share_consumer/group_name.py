@@ -1,4 +1,4 @@
-"""Checks, before a new member joins a group, that no group of another type has its name. Kafka does not allow both."""
+"""Checks, before a new member joins a group, that no group of another type has the same name."""
 
 import logging
 from typing import Any
@@ -17,10 +17,10 @@ _SHARE = "share"
 
 
 def check_group_type(kafka: ClientSettings, group_id: str) -> None:
-    """Raise GroupIdNotFoundError, as Kafka does, if the brokers have a group with this name that is no share group.
+    """Raise GroupIdNotFoundError, as Kafka does, if the brokers have only a group of another type with this name.
 
-    `kafka` has kafka-python's settings. If they are those of a gateway, there may be groups of both types with this
-    name, which is allowed.
+    `kafka` has kafka-python's settings. Behind a gateway, a share group and a group of another type may have the same
+    name.
     """
     settings: dict[str, Any] = dict(kafka)
     try:

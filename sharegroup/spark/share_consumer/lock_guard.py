@@ -26,7 +26,7 @@ class LocksLostError(ShareGroupError):
 
 @contextlib.contextmanager
 def while_locks_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
-    """Run the block while `is_held` returns True. When it returns False, cancel the block's Spark jobs.
+    """Run the block, and cancel its Spark jobs as soon as `is_held` returns False.
 
     After `max_processing_ms`, `is_held` returns False while the locks still last for about half their duration. That is
     enough time for a commit after the last Spark job. Raises LocksLostError if `is_held` returns False before the block

@@ -15,7 +15,8 @@ from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.types import OffsetRange
 
-#: Up to this number of ranges, each record is compared with each range; with more, records are joined with the ranges.
+#: Up to this number of ranges, each record is compared with each range. With more ranges, records and ranges are
+#: joined.
 MAX_CASES = 32
 #: The Spark setting with the names of the data sources that a batch query reads with their version 1 API.
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"

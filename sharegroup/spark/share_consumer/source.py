@@ -24,7 +24,7 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
     """The reader that claims the batches offered by the member; `options` contains the directory `offers`.
 
     Its first batch is empty and available immediately, so that Spark starts the Python process that plans batches while
-    the member joins its group. This takes half a second.
+    the member joins its group. The start of this process takes half a second.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -36,7 +36,10 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return NOTHING.to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """Return the offered batch, or `start` and no rows. The first call returns a new offset without rows."""
+        """Return the rows of the offered batch and its offset. If there is no offer, return no rows and `start`.
+
+        The first call returns a new offset without rows.
+        """
         if not self._is_planned:
             self._is_planned = True
             return iter(()), OfferedBatch(0, uuid.uuid4().hex, ()).to_json()

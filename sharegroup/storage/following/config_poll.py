@@ -42,8 +42,8 @@ class ConfigPoll:
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
         """Return {group id: {config name: effective value}}; the key "" has the values of all other groups.
 
-        The values of a group include `LAST_ALTERED_MS` if a request has altered its configs. They are at most `POLL_MS`
-        old; with `fresh`, they are those of the table's newest version.
+        The values of a group include `LAST_ALTERED_MS` if a request has altered its configs. All values are at most
+        `POLL_MS` old. With `fresh`, they are those of the table's newest version.
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms

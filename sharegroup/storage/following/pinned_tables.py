@@ -19,7 +19,7 @@ from sharegroup.storage.schemas import (
 )
 from sharegroup.types import SharePartitionKey
 
-#: The columns of `share_partitions` that are read; a row that changes only in others counts as unchanged.
+#: The columns of `share_partitions` that are read. A row that changes only in other columns counts as unchanged.
 _COLUMNS = (
     "group_id",
     "topic",
@@ -35,8 +35,8 @@ _COLUMNS = (
 class PinnedTables:
     """The tables at pinned versions.
 
-    The rows of `share_partitions` at the version that was read last are cached. Reading another version only fetches
-    the files in which the two differ.
+    The rows of `share_partitions` at the version that was read last are cached. A read of another version only fetches
+    the files in which the two versions differ.
     """
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:

@@ -9,7 +9,8 @@ from sharegroup.types import SharePartitionKey
 class SharePartitionRow(NamedTuple):
     """A row of `share_partitions`: a share-partition to manage, or one whose state must be deleted.
 
-    `auto_offset_reset` is the strategy by which the share-partition starts if its `start_offset` is -1; otherwise None.
+    `start_offset` is -1 if the share-partition has none yet. `auto_offset_reset` is then the strategy that was
+    configured when the row was written; otherwise it is None.
     """
 
     key: SharePartitionKey

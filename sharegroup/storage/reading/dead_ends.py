@@ -53,7 +53,7 @@ class DeadEnds(NamedTuple):
     """The dead ends that were found.
 
     Attributes:
-        newest: up to a limit of ranges, the newest first.
+        newest: the newest ranges, up to a limit, newest first.
         counts: the counts of all ranges, by topic and start of the hour (UTC).
         group_ids: the groups that have a dead end.
     """

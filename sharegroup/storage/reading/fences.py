@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 
 
 class Fence(NamedTuple):
-    """A process that has replaced an earlier one of the same member. Requests of the earlier one are rejected.
+    """A process that has replaced an earlier process of the same member. Requests of the earlier process are rejected.
 
-    `incarnation_id` identifies the process. `joined_ms` is when it joined, by the brokers' clocks.
+    `incarnation_id` identifies the current process. `joined_ms` is when it joined, by the brokers' clocks.
     """
 
     member_id: str
@@ -20,7 +20,7 @@ class Fence(NamedTuple):
 
 
 def read_fences(members: DeltaTable, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-    """Return, by group, the current processes of members that have replaced an earlier process and have not left."""
+    """Return, by group, the current processes of members whose earlier process was replaced and that have not left."""
     of_groups = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     is_there = pc.field("joined_ms").is_valid() & (pc.field("incarnation_id") != "")
     rows = members.to_pyarrow_table(columns=["group_id", *Fence._fields], filters=of_groups & is_there)

@@ -10,10 +10,11 @@ def read_group_configs(
     source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
     storage_options: StorageOptions = None,
 ) -> dict[str, dict[str, str]]:
-    """Return {group id: {config name: value as text}} of one source, by default configs that requests have set.
+    """Return the configs of one source as {group id: {config name: value as text}}.
 
-    A group may have configs before it exists and after it was deleted. Values are as they were set;
-    `Config.effective_group_config` returns the effective ones. Raises TableUnavailableError.
+    By default, these are the configs that requests have set. A group may have configs before it exists and after it was
+    deleted. Values are returned as they were set; `Config.effective_group_config` returns the effective ones. Raises
+    TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}
     for row in DeltaTables.from_path(tables, storage_options).rows(SHARE_GROUP_CONFIGS):

@@ -7,7 +7,7 @@ from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.types import RecordState, is_reserved
 
-#: The name by which a range is shown whose state is ACQUIRED with delivery count 0: offsets reserved for a gateway.
+#: The state name that is shown for offsets reserved for a gateway: ranges in state ACQUIRED with delivery count 0.
 RESERVED = "RESERVED"
 
 

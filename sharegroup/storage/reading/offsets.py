@@ -40,7 +40,7 @@ def read_share_group_offsets(
 def read_offsets_by_group(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
-    """Return the offsets of several groups, without those that have none; each table is read once."""
+    """Return the offsets of several groups. Groups without offsets are left out. Each table is read once."""
     opened = DeltaTables.from_path(tables, storage_options)
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
     states = read_current_states(opened, listed) if listed else {}

@@ -8,8 +8,8 @@ the records after the cut, instead of days of records:
     share_group_state_base                     one row each + the records after the cut
 
 The base contains nothing that `share_group_state` does not contain. It may be missing, or behind by any number of
-records. Upkeep rewrites it from time to time (`storage.upkeep.state_base_upkeep`). Its earlier versions are kept as
-long as those of other tables, so that a reader of an older version of the state finds a base too. Records never change.
+records. Upkeep rewrites it from time to time (`storage.upkeep.state_base_upkeep`). Earlier versions are kept as long as
+those of other tables. A reader of an older version of the state therefore finds a base too. Records never change.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-#: How many versions of the base are searched for one that is old enough. Without one, the whole state is read.
+#: How many versions of the base are searched for one that is old enough. If none is found, the whole state is read.
 _VERSIONS_BACK = 20
 
 
@@ -35,14 +35,14 @@ class Cut(NamedTuple):
     batch_id: int
 
     def later_rows(self) -> pc.Expression:
-        """Return a filter for the rows of `share_group_state` after the cut. Statistics make it skip whole files."""
+        """Return a filter for the rows of `share_group_state` after the cut. File statistics exclude whole files."""
         leader_epoch, batch_id = pc.field("leader_epoch"), pc.field("batch_id")
         same_leader = (leader_epoch == self.leader_epoch) & (batch_id > self.batch_id)
         return (leader_epoch > self.leader_epoch) | same_leader
 
 
 def cut_of(base: DeltaTable) -> Cut | None:
-    """Return the cut of a base from the statistics in the table's log, without reading rows; None if it is empty."""
+    """Return the cut of a base from the statistics in the table's log, without reading rows; None for an empty base."""
     files = pa.table(base.get_add_actions(flatten=True))
     if not len(files):
         return None
@@ -72,7 +72,7 @@ class StateBases:
         return self._newest
 
     def at_most(self, version: int) -> DeltaTable | None:
-        """Return the newest base as of this version of the state or an earlier one; None if none is kept."""
+        """Return the newest base that has the states as of `version` or an earlier version; None if none is kept."""
         newest = self.newest()
         if newest is None or _stands_for(newest, version):
             return newest

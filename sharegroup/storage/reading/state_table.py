@@ -72,14 +72,14 @@ def read_current_states(
 def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
 
-    The rows of a share-partition are ordered by (leader epoch, batch id), because leaders follow each other, and each
+    The rows of a share-partition are ordered by (leader epoch, batch id). This order is complete, because a leader
     writes at most one row of a share-partition in a batch. Rows before a share-partition's newest snapshot are skipped.
     """
     return fold_current_rows(*select_current_rows(rows, base))
 
 
 def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Fold the result of `select_current_rows`."""
+    """Fold the two tables that `select_current_rows` returns to the state of each share-partition."""
     times = _snapshot_times(ordered)
     states = fold_records(_records(ordered), before=_base_states(before))
     for key, end_offset in _end_offsets(ordered).items():
@@ -92,10 +92,10 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 
 
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of a base, and the later rows of the table in order, that the current states depend on.
+    """Return the rows that the current states depend on: rows of the base, and later rows of the table in order.
 
-    Rows with less than a share-partition's highest snapshot epoch since its last tombstone are left out. Nested columns
-    are accessed last, and only in the rows that remain.
+    Only rows after a share-partition's last tombstone count. Of these, the rows with the highest snapshot epoch are
+    returned. Nested columns are accessed last, and only in the returned rows.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
@@ -178,7 +178,7 @@ def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
 
 
 def _without_offsets_from(end_offset: int, state: ShareGroupOffset) -> ShareGroupOffset:
-    """Return the state without offsets from `end_offset` on, which were reserved and have left the window since."""
+    """Return the state without offsets from `end_offset` on. These were reserved, and are no longer in flight."""
     batches = state.state_batches
     if not batches or batches[-1].last_offset < end_offset:
         return state

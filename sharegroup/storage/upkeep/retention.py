@@ -11,24 +11,24 @@ from deltalake import DeltaTable
 
 from sharegroup.storage.reading.state_base import Cut, cut_of
 
-#: share_group_state keeps at least this many days, which is as long as the versions that a source's offset may name.
+#: `share_group_state` keeps at least this many days, because a source's offset may name a version of that age.
 _STATE_DAYS = 2
 
 
 def delivery_log_predicate(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
-    """Return the predicate over `day` for rows older than the retention; None if there are none."""
+    """Return the predicate over `day` that selects rows older than the retention; None if there are no such rows."""
     return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
 
 def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
-    """Return the predicate over `day` for rows of `share_group_state` that recovery does not need; None if none.
+    """Return the predicate over `day` that selects rows which recovery does not need; None if there are none.
 
-    `base` is `share_group_state_base` as of this version of the state, or of an earlier one. Without a base, nothing
-    is deleted. Three kinds of days are kept:
+    The rows are those of `share_group_state`. `base` is `share_group_state_base` as of this version of the state, or of
+    an earlier one. Without a base, nothing is deleted. Three kinds of days are kept:
 
     - the last two days;
-    - all days since the oldest among the share-partitions' newest snapshots. A share-partition that is not managed, for
-      example because its topic is missing, writes no newer snapshot, and recovery reads its last one;
+    - all days since the oldest snapshot that is still the newest one of its share-partition. A share-partition that is
+      not managed, for example because its topic is missing, writes no newer snapshot, and recovery reads its last one;
     - all days with rows after the base.
     """
     cut = cut_of(base)

@@ -29,7 +29,8 @@ from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey
 
-#: A base is written for at least this many new records, or if the last one is older than `_LONGEST_MS`.
+#: A base is written only if there are at least this many new records. If the last base is older than `_LONGEST_MS`, one
+#: new record is sufficient.
 MIN_RECORDS = 1_000
 #: The maximum number of records that are folded together.
 _PORTION_RECORDS = 500_000

@@ -1,7 +1,7 @@
 """Upkeep of a table while its writer commits batches, with a handle of its own.
 
-The commits of upkeep are marked. They change no row that is needed, so a writer whose batch conflicts with such a
-commit is not fenced, but commits the batch again after it. A late commit of an earlier leader's upkeep is harmless too.
+The commits of upkeep are marked, and change no row that is needed. If a writer's batch conflicts with such a commit,
+the writer is not fenced, but commits the batch again. A late commit of an earlier leader's upkeep is harmless too.
 """
 
 from sharegroup.errors import FencedLeaderError

@@ -37,8 +37,8 @@ def upkeep_settings(config: Config) -> dict[str, Any]:
 class UpkeepProcess:
     """Requests upkeep from a child process, without waiting for the result.
 
-    A request is skipped while one for the same tables is pending, because the next request does its work too. If the
-    process has ended, the next request starts another one.
+    While a request for the same tables is pending, further requests are skipped. A later request does their work too.
+    If the process has ended, the next request starts another one.
     """
 
     def __init__(

@@ -77,7 +77,8 @@ class UpkeepWorker:
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
         """Return the predicate for rows of old days; None if there are none.
 
-        The base is written first, because it decides which days are old."""
+        The base (`share_group_state_base`) is written first, because it decides which days are old.
+        """
         if name == DELIVERY_LOG.name:
             return delivery_log_predicate(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:

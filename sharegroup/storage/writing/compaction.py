@@ -20,9 +20,9 @@ TIERS = (256 * 1024, 4 * 1_048_576, 64 * 1_048_576)
 def due_target(sizes: Sequence[int], tiers: Sequence[int] = TIERS) -> int | None:
     """Return the target size (bytes) for delta-rs to merge files of these sizes now; None if nothing is due.
 
-    delta-rs packs files that are not larger than the target, the largest first, and does not rewrite a file that would
-    stay alone. The target is therefore so small that a file that exceeds its tier's size by a quarter or more is not
-    merged with any other file, even the smallest.
+    delta-rs merges files that are not larger than the target, the largest first. It does not rewrite a file that fits
+    together with no other file. A file that exceeds its tier's size by a quarter or more must stay as it is. The target
+    is therefore less than the size of this file plus that of the smallest file.
     """
     first, *higher = tiers
     for tier in (*reversed(higher), first):

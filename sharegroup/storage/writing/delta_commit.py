@@ -41,7 +41,7 @@ def info_metadata(info: Info | None) -> dict[str, str]:
 
 
 def info_of(entry: Mapping[str, Any]) -> Info | None:
-    """Return the info of an entry of `DeltaTable.history`; None if it has none."""
+    """Return the info of an entry of `DeltaTable.history`; None if the entry has no info."""
     if _INFO_KEY not in entry:
         return None
     info: Info = json.loads(entry[_INFO_KEY])

@@ -77,7 +77,7 @@ class DeltaVersions:
         `version` is an older version to read; None means the newest.
         """
         self.spec, self._root, self._options = spec, root, options
-        #: The schema without column comments, because those may have been different when the table was created.
+        #: The schema without column comments, because the comments may have been different when the table was created.
         self._written = pa.schema([field.remove_metadata() for field in spec.schema])
         self._sync = LocalSync(table_path(root, spec), is_synced)
         self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)

@@ -28,10 +28,11 @@ from sharegroup.storage.writing.versioned_table import Upkeep
 #: The minimum time for which old versions are kept. On a local disk with few versions, their files are kept for less.
 MIN_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
-#: A larger checkpoint is written after more commits: as many as write about as many bytes as the checkpoint has.
+#: A checkpoint is written when the commits since the last one have written about as many bytes as that one has. The
+#: values are the assumed bytes of a commit, and the maximum number of commits between two checkpoints.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
-#: The log contains removed files for this much longer than they exist, because the vacuum that deletes them may run an
-#: hour later.
+#: The log lists removed files for this many hours longer than the files are kept: the vacuum that deletes them may
+#: run an hour later.
 _SLACK_HOURS = 4
 
 
@@ -76,7 +77,7 @@ class DeltaUpkeep:
         trim_local_log(self._path, table.version(), upkeep.local_versions)
 
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
-        """Return for how many hours files are kept that only old versions need.
+        """Return how many hours to keep the files that only old versions need.
 
         A change of this table property is a commit, so the value changes rarely, by a factor of two or more.
         """

@@ -3,8 +3,8 @@
 A writer keeps one handle and never refreshes it before a commit. A commit is a compare-and-set on the table's version,
 so a commit of any other process makes the writer's next commit fail. This module then decides:
 
-- The table has a higher leader epoch, or a commit of another tool than the job: the writer is *fenced*, that is, it may
-  not write any longer.
+- The table has a higher leader epoch, or a commit of another tool than the job: the writer is *fenced* (it may no
+  longer write).
 - The table has the writer's commit, and only the response was lost: the commit is successful.
 - The table has no new commit: the commit failed because of an error of the store.
 - All new commits are upkeep, of this leader or of an earlier one whose upkeep ended late. The rows are the same, so the

@@ -30,9 +30,9 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
 
 
 def versions_age_hours(table_path: str, newest_version: int, keep: int) -> int | None:
-    """Return the age of the oldest of the last `keep` versions of a table on a local disk, in hours, rounded up.
+    """Return the age of the oldest of the last `keep` versions, in hours, rounded up.
 
-    None for a table on an object store, where versions are not limited by number.
+    Return None for a table on an object store, where versions are not limited by number.
     """
     log = local_log(table_path)
     if log is None:

@@ -4,8 +4,8 @@ delta-rs writes data files and log entries without a sync, so the operating syst
 power loss within some seconds after a commit can therefore remove the commit, or leave an empty or partial file. An
 object store responds to a write after it is durable, so nothing is done there.
 
-A commit builds on all commits before it, so a writer also syncs the log entries of other writers that lie between its
-last commit and this one, for example those of upkeep.
+A commit builds on all commits before it. A writer therefore also syncs the log entries that other writers, for example
+upkeep, have added since its last commit.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 from sharegroup.storage.writing.local_log import local_log
 
-#: How many of the newest log entries are synced first, because they may not be on the disk when a writer opens the
-#: table: the last commit of a crashed job, and the commits of one upkeep.
+#: When a writer opens a table, this many of the newest log entries may not be on the disk yet: the last commit of a
+#: crashed job, and the commits of one upkeep. They are synced first.
 _UNSYNCED_ENTRIES = 20
 
 

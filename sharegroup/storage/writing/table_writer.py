@@ -24,14 +24,14 @@ from sharegroup.storage.writing.versioned_table import (
 logger = logging.getLogger(__name__)
 
 _COMMITS_TO_SEARCH = 50
-#: The Delta transaction id of commits that restore an older version; its version is the leader epoch.
+#: The Delta transaction id of commits that restore an older version. The transaction version is the leader epoch.
 _RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
     """Return the info of the last committed batch; None before the first.
 
-    It is in the newest commits, because every commit of a writer or of upkeep repeats it.
+    The newest commits have this info, because every commit of a writer or of upkeep repeats it.
     """
     found = [commit.info for commit in table.commits(_COMMITS_TO_SEARCH) if commit.info is not None]
     return max(found, key=lambda info: (info["leader_epoch"], info["batch_id"]), default=None)
@@ -65,7 +65,7 @@ class TableWriter:
         return leader_epoch_of(self._table)
 
     def refresh(self) -> None:
-        """Go to the newest version. A writer that leads must not do so, because it would miss the commits of others."""
+        """Go to the newest version. A writer that leads must not call this, because it would miss others' commits."""
         self._table.refresh()
 
     def become_leader(self, leader_epoch: int) -> None:
@@ -111,10 +111,11 @@ class TableWriter:
         return self._table.rows()
 
     def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Undo what `app_id` committed after batch `batch_id`, and what leaders with `below_epoch` or higher committed.
+        """Restore the newest version that has no batch of `app_id` after `batch_id`, and no epoch >= `below_epoch`.
 
-        The newest version without these commits is restored. Returns the newest batch of `app_id` in that version; -1
-        for none. Raises TableStoreError if that version is no longer kept.
+        The epochs are those of the leaders that committed to the table. `leader_epoch` is the epoch of the leader that
+        restores the version. Returns the newest batch of `app_id` in that version; -1 if it has none. Raises
+        TableStoreError if no such version is kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)

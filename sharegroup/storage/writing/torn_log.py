@@ -1,11 +1,11 @@
 """Recovers the log of a table on a local disk after a power loss.
 
 Files that were not on the disk when the power failed are missing, empty, truncated, or full of zeros. delta-rs opens an
-empty log entry as an empty commit, and fails on the others. A job therefore checks the newest log entries before it
-opens its tables. An entry is torn if it is damaged, or if it adds a data file that is missing or damaged. All entries
-from the first torn one on are moved aside (`.torn` is appended to their names), as if they had never been committed.
-With `tables.local.sync`, no such commit was acknowledged: its batch runs again, or is restored from the outbox of the
-first table. Checkpoints of the log that are damaged, or that contain such an entry, are moved aside too.
+empty log entry as an empty commit, and cannot open the other ones. A job therefore checks the newest log entries before
+it opens its tables. An entry is torn if it is damaged, or if it adds a data file that is missing or damaged. All
+entries from the first torn one on are moved aside (`.torn` is appended to their names), as if they had never been
+committed. With `tables.local.sync`, no such commit was acknowledged: its batch runs again, or is restored from the
+outbox of the first table. Checkpoints of the log that are damaged, or that contain such an entry, are moved aside too.
 
 Version numbers are reused afterwards. `share_group_state_base` names the version of `share_group_state` that it was
 made from, so its entries that name a lost version are moved aside, too.
@@ -30,7 +30,7 @@ from sharegroup.storage.writing.local_sync import entry_path, sync_paths
 logger = logging.getLogger(__name__)
 
 _ENTRY = re.compile(r"(\d{20})\.json")
-#: How many of the newest entries are checked; earlier ones had enough time to reach the disk.
+#: How many of the newest entries are checked. Earlier entries had enough time to reach the disk.
 _EXAMINED = 100
 _TORN = ".torn"
 _LAST_CHECKPOINT = "_last_checkpoint"
@@ -147,7 +147,7 @@ def _problems(table: Path, entry: _Entry, removed: set[str], state_version: int 
 
 
 def _problem_of_file(path: Path, size: int | None = None) -> str:
-    """Return what is wrong with a Parquet file; an empty text if nothing is."""
+    """Return what is wrong with a Parquet file; an empty text if the file is valid."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size

@@ -110,7 +110,7 @@ class VersionedTable(Protocol):
         """Return all rows at the handle's version."""
 
     def at(self, version: int) -> VersionedTable:
-        """Return a handle at an older version for reading. Raises TableStoreError if it is no longer kept."""
+        """Return a handle at an older version for reading. Raises TableStoreError if it was deleted."""
 
     def restore(self, version: int, stamp: Stamp) -> None:
         """Commit the rows of an older version as the version after the handle's. Transaction ids do not change.
@@ -130,5 +130,5 @@ class VersionedTable(Protocol):
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Raises NotCommittedError.
 
-        Rows that others append meanwhile do not make it fail. The handle is then at a version that contains them.
+        Rows that others append meanwhile do not cause a failure. The handle is then at a version that contains them.
         """
