@@ -170,7 +170,7 @@ class Authorization:
     def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
         """Authorize FindCoordinator of a group, a transactional id, or a share-partition.
 
-        A share-partition (`resource` is CLUSTER) needs CLUSTER_ACTION on the cluster. The others need DESCRIBE on `key`.
+        A share-partition (`resource` is CLUSTER) needs CLUSTER_ACTION on the cluster. The others need DESCRIBE.
         """
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)

@@ -14,7 +14,8 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
 
     `host` is the value of config `key`. Clients authenticate by SASL passwords or client certificates, and with
     `takes_tokens` also by tokens. A list is required because every user may do everything without one. If the gateway
-    uses each client's identity at the brokers and accepts tokens, the brokers provide the protection.
+    uses each client's identity at the brokers and `takes_tokens` is set, the brokers provide this protection.
+    `gateway.allow.everyone` disables the check.
     """
     if config.allow_everyone or is_loopback(host):
         return

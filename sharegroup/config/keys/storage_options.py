@@ -81,7 +81,7 @@ _KNOWN_AWS = frozenset(
 def checked_options(value: object) -> object:
     """Return the options as strings. Raise ValueError if an option is invalid.
 
-    The error contains no values (except rejected ones that are known), because values may be passwords.
+    The error contains no values that may be passwords.
     """
     if not isinstance(value, Mapping):
         raise ValueError("Not a mapping of storage options")
