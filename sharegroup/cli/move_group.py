@@ -1,4 +1,4 @@
-"""The command `sharegroup move-group`. It runs a module of the job, which the command line must not import."""
+"""The command `sharegroup move-group`. It executes a module of the job, because it must not import the job."""
 
 import os
 import sys

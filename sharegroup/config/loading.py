@@ -76,7 +76,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 def check_group_overrides(
     given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
-    """Return (valid configs of a group, problems). Problems have the words of Kafka's IncrementalAlterConfigs.
+    """Return (valid configs of a group, problems). The problems use the words of Kafka's IncrementalAlterConfigs.
 
     `wrong` are the keys of `job` with invalid values. The group's configs are not compared with these values.
     """

@@ -13,7 +13,7 @@ _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-#: Keyword arguments of kafka-python's clients. Their names and types are listed in kafka-python's documentation only.
+#: Keyword arguments of kafka-python's clients. Their names and types are only listed in kafka-python's documentation.
 ClientSettings = Mapping[str, Any]
 
 

@@ -8,7 +8,7 @@ wrong by any amount and may be set at any time.
 The clocks of brokers may differ, and the job does not decide which of them is right:
 
     latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
-    earliest  the time of the broker that is behind the others. Locks and sessions end by it.
+    earliest  the time of the broker that is behind the others. Locks and sessions end according to it.
 
 So no lock ends early by any broker's clock, and a lock lasts longer by the difference between the brokers' clocks.
 """

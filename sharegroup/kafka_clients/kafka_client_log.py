@@ -21,8 +21,8 @@ OUTAGE_LOGGERS = (
 )
 #: The errors of requests that get no response during an outage.
 _OUTAGE_ERRORS = frozenset({"KafkaConnectionError", "KafkaTimeoutError", "NodeNotReadyError", "RequestTimedOutError"})
-#: An outage has ended when none of these loggers has written for this time. kafka-python waits up to 36 s between two
-#: attempts (reconnect_backoff_max_ms and its jitter).
+#: An outage is over when `OUTAGE_LOGGERS` have logged no such error for this many seconds. kafka-python waits up to
+#: 36 s between two attempts (reconnect_backoff_max_ms and its jitter).
 QUIET_S = 40.0
 
 

@@ -1,4 +1,4 @@
-"""The topic metadata that a member sends to the job: topic ids and numbers of partitions."""
+"""Looks up the topic metadata that a member sends to the job: topic ids and numbers of partitions."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class TopicLookup:
         return self._admin
 
     def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
-        """Return the topic's id at the broker, or an id derived from its name for brokers before 2.8, without ids.
+        """Return the topic's id at the broker. Brokers before 2.8 have no topic ids, so an id is derived from the name.
 
         The gateway and the job derive the same id.
         """

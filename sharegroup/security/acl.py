@@ -152,11 +152,11 @@ class Acl:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
         for entry in entries:
             self._entries[entry.principal].append(entry)
-        #: Cached because one Metadata response checks thousands of names.
+        #: The method `_patterns_of` with a cache, because one Metadata response checks thousands of names.
         self._patterns = lru_cache(MAX_KEPT)(self._patterns_of)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Return whether an entry allows the operation and none denies it."""
+        """Return whether an entry allows the operation on the resource and no entry denies it."""
         allowed, denied = self._patterns(principal, host, operation, resource)
         return allowed.fit(name) and not denied.fit(name)
 

@@ -50,7 +50,7 @@ class ReloadingFiles(Generic[T]):
         self.value = read()
 
     def check(self) -> bool:
-        """Read the files if they have changed, but not since the last check. Return whether they were read."""
+        """Read the files if they have changed and are stable since the last check. Return whether they were read."""
         states, before = self._file_states(), self._seen
         self._seen = states
         return states == before and self._reload(states)

@@ -1,4 +1,4 @@
-"""Checks, from the tables alone, that no record of a group is lost and that none is finished twice.
+"""Checks, from the tables alone, that no record of a group is lost and that no record is finished twice.
 
     problems = audit("/data/tables", "orders", {("orders", 0): 100_000, ("orders", 1): 100_000})
     progress("/data/tables", "orders").finished

@@ -57,7 +57,7 @@ class GatewayProcess(LoggedProcess):
 
 
 def free_base_port() -> int:
-    """Return a base port that was free a moment ago, as were the ports for brokers with small ids next to it."""
+    """Return a base port. This port and the next ones, for brokers with small ids, were free a moment ago."""
     while True:
         base = secrets.choice(_BASES)
         if all(_is_free(port) for port in range(base - 1, base + _PORTS)):

@@ -190,7 +190,7 @@ class _Logins:
         self._proving = threading.Lock()
 
     def reload(self) -> None:
-        """Read the users again if their file has changed. Then discard all cached logins."""
+        """Read the users again if their file has changed. In this case, discard all cached logins."""
         if self._users.check():
             with self._proving:
                 self._known.clear()

@@ -1,4 +1,4 @@
-"""Text formats of numbers and times, and addresses of pages. No I/O."""
+"""Formats numbers and times as text, and creates addresses of pages. No I/O."""
 
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -7,7 +7,7 @@ UNKNOWN = "–"
 
 
 def number(value: int | None) -> str:
-    """Return a number with thousands separators."""
+    """Return a number as text with thousands separators, `UNKNOWN` for None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 

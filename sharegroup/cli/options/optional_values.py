@@ -14,7 +14,7 @@ class OptionalValues(TyperCommand):
     names: ClassVar[frozenset[str]] = frozenset({"--state", "--watch"})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Add NO_VALUE to options in `names` that are followed by another option or nothing. Then parse as Typer."""
+        """Parse the arguments as Typer does. First add NO_VALUE to options in `names` that have no value."""
         following = [*args[1:], "-"]
         return super().parse_args(
             ctx,

@@ -115,7 +115,7 @@ _ONLY_JAVA_FAMILIES = ("sasl.login.", "sasl.oauthbearer.")
 _SET_BY_JOB = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"}
 )
-#: {property for certificates that only Java reads: property with a PEM file for kafka-python}.
+#: {certificate store or property that only Java reads: property that names a PEM file for kafka-python}.
 _STORES = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
 _INLINE = {
     "ssl.truststore.certificates": "ssl.ca.location",

@@ -19,7 +19,7 @@ _GROUP = 0
 _KEYS_VERSION = 4
 
 #: A function that sends one request about several groups to their coordinator. It returns {group id: result or error}.
-#: If the function raises a transient error, this is the error of each of these groups.
+#: If the function raises a transient error, this error becomes the result of each of these groups.
 Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
 
 

@@ -20,11 +20,11 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 class MalformedRequestError(ShareGroupError):
-    """The client sent bytes that are not a Kafka request; its connection is closed."""
+    """The client sent bytes that are not a Kafka request. Its connection is closed."""
 
 
 class UnknownVersionError(ShareGroupError):
-    """The client sent a version of an API that is not offered; its connection is closed."""
+    """The client sent a request in an API version that is not supported. Its connection is closed."""
 
 
 class ResponseMessage(Protocol):

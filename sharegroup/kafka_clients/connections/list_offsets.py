@@ -23,7 +23,7 @@ def list_offsets_request(
     read_committed: bool = False,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> ListOffsetsRequest:
-    """Return a request for one offset of each partition: that of its first record at or after a time.
+    """Return a request for the offset of each partition's first record at or after a time.
 
     `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the end
     is the last stable offset. A broker rejects a partition whose epoch in `leader_epochs` differs from the broker's
@@ -47,7 +47,10 @@ def list_offsets_request(
 
 
 def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """Return {partition: offset}, without partitions that have an error; -1 if no record is at or after the time."""
+    """Return {partition: offset}. The offset is -1 if there is no record at or after the requested time.
+
+    Partitions with an error are left out.
+    """
     return {
         TopicPartition(topic.name, partition.partition_index): partition.offset
         for topic in answer.topics
@@ -57,7 +60,10 @@ def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 
 
 def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """Return {partition: leader epoch}, without partitions that have an error. Brokers send epochs since Kafka 2.1."""
+    """Return {partition: leader epoch}.
+
+    Partitions with an error or without an epoch are left out. Brokers send epochs since Kafka 2.1.
+    """
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_epoch
         for topic in answer.topics
@@ -67,9 +73,10 @@ def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    """Return a request for the end offset of one leader epoch in each partition, from {partition: epoch} (KIP-320).
+    """Return a request for the end offset of a leader epoch in each partition (KIP-320).
 
-    Records below this end offset were written by leaders of this epoch or of earlier epochs.
+    `epochs` is {partition: leader epoch}. Records below the end offset were written by leaders of this epoch or of
+    earlier epochs.
     """
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = {
@@ -85,7 +92,7 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
 
 
 def read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
-    """Return {partition: end offset of the requested epoch}, without partitions that have an error."""
+    """Return {partition: end offset of the requested epoch}. Partitions with an error are left out."""
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset
         for topic in answer.topics

@@ -99,7 +99,7 @@ class LogOffsetsClient:
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
     async def fetch_epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return {partition: end offset of a leader epoch} for {partition: leader epoch} (see `epoch_ends_request`).
+        """Return the end offset of the given leader epoch for each partition (see `epoch_ends_request`).
 
         Partitions that have an error or whose leader does not respond are left out.
         """

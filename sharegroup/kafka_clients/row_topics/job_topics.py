@@ -1,4 +1,4 @@
-"""Creates the job's three topics, or checks the configs of those that exist."""
+"""Creates the job's three topics if they are missing, and checks the configs of existing topics."""
 
 import logging
 from collections.abc import Collection, Mapping

@@ -88,7 +88,7 @@ class RowChannel:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def brokers_ahead_ms(self) -> int:
-        """Return how many ms to add to this machine's steady clock to get the brokers' time (the latest of them).
+        """Return the difference in ms between the time of the broker that is ahead and this machine's steady clock.
 
         Before the first append, the result is computed from this machine's wall clock instead.
         """

@@ -119,7 +119,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Request)
 
     def server_bind(self) -> None:
-        """Bind without looking up the host name, as http.server does. This DNS lookup may take seconds."""
+        """Bind without a lookup of the host name. http.server looks it up by DNS, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # bytes on no platform
 
@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Handle the request on its thread."""
+        """Handle the request on its thread, then admit another request in its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:

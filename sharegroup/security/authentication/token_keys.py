@@ -144,7 +144,7 @@ class _Deadline:
     def problem(self) -> str:
         """Return the reason why the request fails, or an empty text before the deadline.
 
-        It also applies to a read that ends by the socket's timeout, because this happens after the deadline.
+        A read that ends by the socket's timeout has the same reason, because this timeout ends after the deadline.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""

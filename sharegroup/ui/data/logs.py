@@ -37,8 +37,9 @@ class Logs(Protocol):
     """Access to logs, by topic and partition. Methods raise LogsUnavailableError."""
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
-        """Return {partition: start and end offset of its log}. Partitions that do not exist or have no leader are left
-        out.
+        """Return {partition: start and end offset of its log}.
+
+        Partitions that do not exist or have no leader are left out.
         """
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
