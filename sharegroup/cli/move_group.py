@@ -1,4 +1,7 @@
-"""The command `sharegroup move-group`. It executes a module of the job, because it must not import the job."""
+"""The command `sharegroup move-group`.
+
+The command executes a module of the job, because modules of the command line must not import the job.
+"""
 
 import os
 import sys
