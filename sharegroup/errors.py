@@ -1,14 +1,14 @@
 """The Kafka error codes that share groups use, and the exceptions of this project.
 
-The docstring of an exception states whose fault it is. An error of a library (Kafka client, Delta, Spark) is replaced
-by one of these exceptions where it occurs, and stays attached as the cause.
+The docstring of an exception states whose fault it is. Where a library (Kafka client, Delta, Spark) raises an error,
+one of these exceptions is raised instead, with the library's error as its cause.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the Kafka protocol. `retriable` has the same value as in org.apache.kafka.common.errors."""
+    """Error codes of the Kafka protocol. `retriable` is True if Kafka's exception is a RetriableException."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -110,11 +110,11 @@ class RequestError(ShareGroupError):
 
 
 class InvalidRequestRow(ShareGroupError):
-    """A row of a request topic cannot be decoded, so there is no requester to respond to."""
+    """A row of a request topic cannot be decoded. No response is possible, because the requester is unknown."""
 
 
 class IllegalTransitionError(ShareGroupError):
-    """A transition is missing in the table of its state machine. This is a defect of this project."""
+    """A state machine was asked for a transition that its table does not contain. This is a defect of this project."""
 
 
 class FencedLeaderError(ShareGroupError):
@@ -122,4 +122,4 @@ class FencedLeaderError(ShareGroupError):
 
 
 class StopRequested(ShareGroupError):
-    """The process received SIGTERM, so the current batch was not started. It runs after the next start of the job."""
+    """The process received SIGTERM, so a micro-batch was not started. It runs after the next start of the job."""

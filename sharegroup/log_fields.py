@@ -1,4 +1,4 @@
-"""The names of the fields that log records have in this project, and a formatter that writes log records as JSON."""
+"""The field names of this project's log records, and a formatter that writes log records as JSON."""
 
 import json
 import logging
@@ -84,7 +84,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-#: The attribute in which a logging filter stores the `LogFields` of a record when it formats the message early.
+#: The attribute of a log record for its `LogFields`. A filter that formats the message early stores them there.
 FIELDS = "fields"
 
 

@@ -8,7 +8,7 @@ import re
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-#: In an update record, the value of a field that the record does not change (KIP-932, ShareUpdateValue).
+#: The value, in a ShareUpdate record, of a field that the record does not change (KIP-932, ShareUpdateValue).
 UNCHANGED = -1
 
 #: Kafka's maximum length of a topic name, in characters.
@@ -48,7 +48,7 @@ class AcknowledgeType(IntEnum):
 class WaitsFor(IntEnum):
     """The reason why fetches are waiting at a shard (several share-partitions that the job processes together).
 
-    - NOTHING: no fetch is waiting, or a gateway will deliver the next records to the waiting ones.
+    - NOTHING: no fetch is waiting, or a gateway will deliver the next records to the waiting fetches.
     - RECORDS: the log has no further records.
     - ROOM: there are records, but the limit on record locks is reached, so none can be acquired.
     """
@@ -164,15 +164,16 @@ class Transition(NamedTuple):
 class ConfigSource(str, Enum):
     """The source of a group's config value, as in DescribeConfigs.
 
-    DYNAMIC_GROUP_CONFIG is a request that altered it. STATIC_BROKER_CONFIG is the job's configuration file.
+    DYNAMIC_GROUP_CONFIG means that a request altered the config. STATIC_BROKER_CONFIG means that the value is from the
+    job's configuration file.
     """
 
     DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
     STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
 
 
-#: The `config_source` of a special row of a group's configs. Its `config_value` is the time of the last request that
-#: altered them, in ms since the epoch by the brokers' clocks.
+#: The `config_source` of a special row in a group's configs. The row's `config_value` is the time of the last request
+#: that altered the configs, in ms since the epoch by the brokers' clocks.
 LAST_ALTERED = "LAST_ALTERED"
-#: The key of that time in a `config` row, which sends the configs of a group to its share-partitions.
+#: The key of this time in a `config` row. Such a row sends the configs of a group to its share-partitions.
 LAST_ALTERED_MS = "last_altered_ms"

@@ -1,4 +1,4 @@
-"""`python -m sharegroup.cli`: the command `sharegroup` without its script on the path."""
+"""Runs the command `sharegroup` as `python -m sharegroup.cli`, if its script is not on the path."""
 
 from sharegroup.cli.app import main
 

@@ -38,12 +38,15 @@ _COLUMNS = (
     Column("KEY", "key", 10),
     Column("VALUE", "value", 10),
 )
-#: Columns that are read from the tables.
+#: Keys of the columns whose values are read from the tables.
 _TABLE_COLUMNS = {"delivery_count", "lock_deadline", "consumer_id"}
 
 
 class RecordStanding(NamedTuple):
-    """The state of a record in a group. Without the tables, only whether it is below the start offset is known."""
+    """The state of a record in a group. Unknown values are None.
+
+    Without the tables, `state` is only FINISHED (the record is below the start offset) or UNFINISHED.
+    """
 
     state: str | None
     delivery_count: int | None = None
@@ -158,7 +161,7 @@ def _rows(
 
 
 def _text(value: bytes | None) -> str | None:
-    """Return UTF-8 text with invalid bytes and line ends escaped; None for null."""
+    """Return UTF-8 text with invalid bytes and line ends escaped, None for a null value."""
     if value is None:
         return None
     return value.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")

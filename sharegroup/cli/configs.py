@@ -39,7 +39,10 @@ class _Arguments:
     removed: str | None
 
     def check(self) -> None:
-        """Raise CommandError for invalid combinations, in Kafka's words (ConfigCommandOptions.checkArgs)."""
+        """Raise CommandError for an invalid combination of options.
+
+        The messages are those of Kafka's ConfigCommandOptions.checkArgs.
+        """
         if self.describe == self.alter:
             raise CommandError("Command must include exactly one action: --describe, --alter")
         if len(self.groups) > 1:
@@ -59,7 +62,7 @@ class _Arguments:
             raise CommandError(f"At least one of {options} must be specified with --alter")
 
     def to_set(self) -> dict[str, str]:
-        """Return {name: value} of the configs to set. Raise CommandError if they are not name=value."""
+        """Return the configs to set as {name: value}. Raise CommandError if an entry is not name=value."""
         return read_properties(self.file) if self.file is not None else parse_added_configs(self.added or "")
 
 

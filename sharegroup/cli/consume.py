@@ -20,7 +20,7 @@ from sharegroup.cli.options.output import warn
 if TYPE_CHECKING:
     from sharegroup.client import Record
 
-#: The properties of Kafka's DefaultMessageFormatter, and their defaults.
+#: {property of Kafka's DefaultMessageFormatter: its default}.
 FORMATTER_PROPERTIES = {
     "print.timestamp": "false",
     "print.partition": "false",
@@ -92,7 +92,7 @@ def _consume(
     formats: Mapping[str, str],
     kind: str,
 ) -> int:
-    """Print records until a limit is reached or the user interrupts. Return their number."""
+    """Print and acknowledge records until a limit is reached or the user interrupts. Return the number of records."""
     from sharegroup.client import AcknowledgeType, ShareConsumer
 
     count, idle_ms = 0, 0.0
@@ -133,7 +133,7 @@ def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def format_record(record: Record[bytes | None], formats: Mapping[str, str]) -> str:
-    """Return a record as a line, in the order of Kafka's tool."""
+    """Return a record as a line. Its parts have the same order as in Kafka's tool."""
     null = formats["null.literal"]
     parts = {
         "print.timestamp": lambda: f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp}",

@@ -1,4 +1,7 @@
-"""The command `sharegroup move-group`. It runs a module of the job, which the command line must not import."""
+"""The command `sharegroup move-group`.
+
+The command executes a module of the job, because modules of the command line must not import the job.
+"""
 
 import os
 import sys

@@ -69,9 +69,9 @@ def _load(path: Path | None) -> Config | None:
 
 @dataclass
 class GroupSnapshots:
-    """Successive snapshots of all groups. A rate is the number of records finished per second since the last snapshot.
+    """Takes snapshots of all groups. Rates are finished records per second since the previous snapshot.
 
-    Records in flight are read from the tables, so they are not known without `config`.
+    Records in flight are read from the tables. Without `config` they are not known.
     """
 
     admin: ShareGroupAdmin
@@ -81,7 +81,10 @@ class GroupSnapshots:
     _oldest: dict[tuple[TopicPartition, int], OldestRecord | None] = field(default_factory=dict)
 
     def poll(self) -> list[Row]:
-        """Return a row for each group, by descending lag. Raise KafkaError or TableUnavailableError."""
+        """Take a snapshot. Return a row for each group, by descending lag.
+
+        Raise KafkaError if a request fails, and TableUnavailableError if the tables cannot be read.
+        """
         groups = self.admin.describe_groups([g.group_id for g in self.admin.list_groups()], missing_ok=True)
         offsets = self.admin.list_groups_offsets(list(groups))
         logs = self.admin.log_offsets(sorted({key for found in offsets.values() for key in found}))
@@ -110,7 +113,7 @@ class GroupSnapshots:
         return max(0.0, (finished - self._finished[group_id]) / (now - self._at))
 
     def _oldest_s(self, offsets: Mapping[TopicPartition, ShareGroupOffset]) -> float | None:
-        """Return the age of the oldest unfinished record. Records are cached, because they do not change."""
+        """Return the age in seconds of the oldest unfinished record, None if it is not known. Records are cached."""
         starts = {(key, at.start_offset): at for key, at in offsets.items() if at.start_offset is not None and at.lag}
         new = {key: at for (key, start), at in starts.items() if (key, start) not in self._oldest}
         found = self.admin.oldest_unfinished(new)
@@ -134,7 +137,7 @@ class GroupSnapshots:
 
 
 def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
-    """Return the sum of the known lags; None if no lag is known."""
+    """Return the sum of the known lags, None if no lag is known."""
     lags = [found.lag for found in offsets.values() if found.lag is not None]
     return sum(lags) if lags else None
 
@@ -142,5 +145,8 @@ def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
 def finished_records(
     offsets: Mapping[TopicPartition, ShareGroupOffset], logs: Mapping[TopicPartition, LogOffsets]
 ) -> int:
-    """Return the number of records that are finished or skipped: log end minus lag, of partitions with a known lag."""
+    """Return the sum of log end offset minus lag: the number of finished or skipped records.
+
+    Partitions with an unknown lag are left out.
+    """
     return sum(logs[key].end - found.lag for key, found in offsets.items() if found.lag is not None and key in logs)

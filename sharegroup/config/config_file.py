@@ -19,7 +19,7 @@ from sharegroup.errors import InvalidConfigError
 
 
 class EffectiveGroupConfig(NamedTuple):
-    """The effective values of a group, with a warning for each stored value that is ignored or clamped."""
+    """A group's effective config values, with a warning for each stored value that is ignored or clamped."""
 
     config: GroupConfig
     warnings: tuple[str, ...]
@@ -40,12 +40,12 @@ class Config:
     groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     cells: CellsConfig = field(default_factory=CellsConfig)
-    #: The cell that this configuration is for. If set, `job` has the folders and topics of the cell.
+    #: The cell (one of several jobs) that this configuration is for. If set, `job` has the cell's folders and topics.
     cell: str = NO_CELL
     _file_job: JobConfig | None = field(default=None, compare=False, repr=False)
 
     def for_cell(self, cell: str) -> Config:
-        """Return the configuration of a cell's job. Raise InvalidConfigError if `cell.names` does not have the cell."""
+        """Return the configuration of a cell's job. Raise InvalidConfigError if the cell is not in `cell.names`."""
         if cell not in (self.cells.names or (NO_CELL,)):
             known = ", ".join(self.cells.names) or "none"
             raise InvalidConfigError(
@@ -59,7 +59,7 @@ class Config:
 
     @property
     def all_cells(self) -> JobConfig:
-        """The section `job` of the file, without the folders and topics of a cell."""
+        """The section `job` as it is in the file, without the changes that `for_cell` makes for one cell."""
         return self._file_job or self.job
 
     @property
@@ -69,7 +69,7 @@ class Config:
         return frozenset(topic for cell in cells for topic in job_of_cell(self.all_cells, cell).topics)
 
     def job_for(self, group_id: str) -> JobConfig:
-        """Return the section `job` of the group's cell, which has the topics and tables of the group."""
+        """Return the section `job` of the group's cell, with the topics and tables that the group uses."""
         return job_of_cell(self.all_cells, self.cells.cell_of(group_id))
 
     def has_group(self, group_id: str) -> bool:
@@ -77,15 +77,15 @@ class Config:
         return self.cells.cell_of(group_id) == self.cell
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective values of a group from the file alone."""
+        """Return the effective values of a group from the file alone, without values stored by AlterConfigs."""
         return GroupConfig.from_overrides(self.group, self._overrides(group_id))
 
     def effective_group_config(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
         """Return the effective values of a group. Values in `stored` take precedence over the file.
 
-        `stored` maps dotted names to values or their texts, as the table `share_group_configs` contains them. An
-        unknown or invalid value is ignored, and a value outside the job's min and max is clamped (KIP-1240). Each of
-        them adds a sentence to `warnings`. Nothing is raised, because a stored value must not stop a group.
+        `stored` is {dotted name: value or its text}, as in the table `share_group_configs`. Unknown names and invalid
+        values are ignored, and a value outside the job's min and max is clamped (KIP-1240). Each such value adds a
+        sentence to `warnings`. No error is raised, because a stored value must not stop a group.
         """
         unknown = [name for name in stored if name not in GroupOverrides.config_keys()]
         known = {name: value for name, value in stored.items() if name not in unknown}

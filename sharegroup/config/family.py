@@ -30,7 +30,7 @@ def _whole_number(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    """Parse Kafka's BOOLEAN: true or false, or one of them as text. 1, "yes" and "on" are rejected."""
+    """Parse Kafka's BOOLEAN: true, false, or the text "true" or "false". 1, "yes" and "on" are rejected."""
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
@@ -43,16 +43,16 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
 def key(name: str, default: Any, doc: str, *, allowed: str | None = None, **checks: Any) -> Any:
-    """Return the field of a key. `checks` are passed to pydantic's `Field`.
+    """Return the pydantic field that declares a config key. `checks` are passed to pydantic's `Field`.
 
-    `allowed` describes the allowed values if they cannot be derived from type and checks.
+    `allowed` describes the allowed values for the reference, if type and checks are not sufficient for this.
     """
     extra: JsonDict | None = {"allowed": allowed} if allowed is not None else None
     return Field(default=default, alias=name, description=doc, json_schema_extra=extra, **checks)
 
 
 class ConfigKey(NamedTuple):
-    """A key as the reference shows it. `default` is None if the job-level value applies."""
+    """A config key as the reference shows it. `default` is None for a group's key if the job-level value applies."""
 
     name: str
     default: object
@@ -61,25 +61,25 @@ class ConfigKey(NamedTuple):
 
 
 class ConfigFamily(BaseModel):
-    """Base class of the families. A field is named like its key, in snake case, without the prefix of the family."""
+    """Base class of the families. A field's name is its key without the family's prefix, in snake case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     @classmethod
     def config_keys(cls) -> dict[str, ConfigKey]:
-        """Return the keys of the family by dotted name, in the order of declaration."""
+        """Return {dotted name: key} for all keys of the family, in the order of declaration."""
         return {key.name: key for key in map(_describe, cls.model_fields.values())}
 
     def values(self) -> dict[str, Any]:
-        """Return all values by dotted name."""
+        """Return {dotted name: value} for all keys."""
         return self._by_name(self.__class__.model_fields)
 
     def set_values(self) -> dict[str, Any]:
-        """Return the values that were set explicitly, by dotted name."""
+        """Return {dotted name: value} for the values that were set explicitly."""
         return self._by_name(self.model_fields_set)
 
     def set_texts(self) -> dict[str, str]:
-        """Return the values that were set explicitly, as texts in Kafka's format, which `check_family` reads."""
+        """Return the explicitly set values as texts in Kafka's format. `check_family` accepts these texts."""
         return {name: text_of(value) for name, value in self.set_values().items()}
 
     def _by_name(self, fields: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ Family = TypeVar("Family", bound=ConfigFamily)
 class CheckedFamily(Generic[Family]):
     """A family that was read from user input.
 
-    Keys in `wrong` had invalid values and have their defaults instead. `problems` describes these values.
+    The keys in `wrong` had invalid values, so `family` has their defaults instead. `problems` describes these values.
     """
 
     family: Family
@@ -112,7 +112,7 @@ class CheckedFamily(Generic[Family]):
 
 
 def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedFamily[Family]:
-    """Create a family from {dotted name: value}, and collect all problems. All names must be known."""
+    """Create a family from {dotted name: value}, and collect the problems of all values. All names must be known."""
     missing = {name for name, value in values.items() if value is None}
     problems = {name: f"Missing value for configuration {name}" for name in missing}
     given = {name: value for name, value in values.items() if name not in missing}
@@ -134,7 +134,7 @@ def _sentence(key: ConfigKey, value: object, details: ErrorDetails) -> str:
 
 
 def _reason(details: ErrorDetails) -> str:
-    """Return the reason in Kafka's words if it has some, otherwise in pydantic's."""
+    """Return the reason why a value is invalid, in Kafka's words if they are known, otherwise in pydantic's."""
     context = details.get("ctx", {})
     templates = {
         "greater_than_equal": "Value must be at least {ge}",

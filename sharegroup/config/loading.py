@@ -18,7 +18,7 @@ from sharegroup.config.nearest_name import nearest_hint
 from sharegroup.config.rules import group_problems, job_problems
 from sharegroup.errors import InvalidConfigError
 
-#: The sections with flat keys and the families of their keys. (`groups` has GroupOverrides for each group id.)
+#: {section: families of its keys}, for all sections except `groups`, which has GroupOverrides for each group id.
 SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
     "job": (JobConfig,),
     "group": (ShareGroupConfig, ShareCoordinatorConfig),
@@ -48,9 +48,9 @@ def load_config(path: str | Path) -> Config:
 
 
 def parse_config(mapping: Mapping[str, object], source: str) -> Config:
-    """Return the Config of a mapping with the sections of the file.
+    """Create a Config from the parsed content of a file, {section: content}.
 
-    Raise one InvalidConfigError for all problems; it names the file by `source`.
+    If there are problems, raise one InvalidConfigError for all of them. The error names the file by `source`.
     """
     names = (*SECTIONS, _GROUPS)
     problems = [f"Unknown section {name}{nearest_hint(str(name), names)}" for name in mapping if name not in names]
@@ -76,9 +76,9 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 def check_group_overrides(
     given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
-    """Return the valid configs of a group, and all problems in the words of Kafka's IncrementalAlterConfigs.
+    """Return (valid configs of a group, problems). The problems use the words of Kafka's IncrementalAlterConfigs.
 
-    `wrong` has the keys of `job` that are invalid themselves. No config of the group is compared with them.
+    `wrong` are the keys of `job` with invalid values. The group's configs are not compared with these values.
     """
     known = GroupOverrides.config_keys()
     problems = [

@@ -1,4 +1,4 @@
-"""The reference of all keys, generated from the families. `sharegroup config` prints it, docs/reference has it."""
+"""Generates the reference of all config keys. `sharegroup config` prints it, and docs/reference contains it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,12 +8,12 @@ from sharegroup.config.loading import SECTIONS
 
 
 def reference() -> str:
-    """Return Markdown tables of key, default, allowed values and description, one for each section of the file."""
+    """Return one Markdown table for each section of the file: key, default, allowed values and description."""
     return "\n".join(line for title, families in _sections() for line in _table(title, families))
 
 
 def default_text(key: ConfigKey) -> str:
-    """Return a default in YAML notation, or the job-level key if a group has no default of its own."""
+    """Return a key's default in YAML notation. For a group's key without a default, return its job-level key."""
     if key.default is None:
         return JOB_KEYS[key.name]
     if isinstance(key.default, Mapping):

@@ -1,6 +1,6 @@
-"""Rules between keys: min <= value <= max, session timeout > heartbeat interval, a group's values within its limits.
+"""Rules between keys, such as min <= value <= max, or session timeout > heartbeat interval.
 
-A rule is skipped if one of its keys is invalid by itself, because the message would be about a default value.
+A rule is skipped if one of its keys has an invalid value. Otherwise the default would be compared and reported instead.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,7 +15,7 @@ _ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"
 
 
 class Clamped(NamedTuple):
-    """A group's values within the job's limits, with a warning for each that was changed."""
+    """A group's values after `clamp`, with a warning for each value that was changed or removed."""
 
     values: dict[str, Any]
     warnings: tuple[str, ...]
@@ -24,7 +24,7 @@ class Clamped(NamedTuple):
 def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
     """Return a sentence in Kafka's words for each violated rule between keys of the sections `group` and `gateway`.
 
-    Keys in `wrong` are invalid by themselves and are not compared.
+    Keys in `wrong` have invalid values and are not compared.
     """
     pairs = [pair for end in BOUNDED for pair in _limit_pairs(end)]
     pairs.append(("group.share.max.share.sessions", "group.share.max.size"))
@@ -39,7 +39,7 @@ def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]
 def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
     """Return a sentence for each violated rule between a group's values and the job's limits.
 
-    Keys in `wrong` are invalid by themselves and are not compared.
+    Keys in `wrong` have invalid values and are not compared.
     """
     given, limits = overrides.set_values(), job.values()
     problems = []
@@ -61,7 +61,7 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
 
 
 def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
-    """Change a group's stored values that are outside the job's limits, with a warning for each (KIP-1240)."""
+    """Replace a group's stored values that violate the job's limits, and warn about each of them (KIP-1240)."""
     values, limits, warnings = dict(given), job.values(), []
     for end in BOUNDED:
         name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
@@ -89,7 +89,10 @@ def _listed(job: ShareGroupConfig) -> str:
 
 
 def _limit_pairs(end: str) -> Iterator[tuple[str, str]]:
-    """Yield (greater, lesser) for max >= value >= min. max >= min matters if the value itself is invalid."""
+    """Yield (greater key, lesser key) for max >= min, max >= value and value >= min.
+
+    The pair max >= min is needed if the value itself is invalid and is not compared.
+    """
     value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
     yield high, low
     yield high, value

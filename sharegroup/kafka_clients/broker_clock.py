@@ -1,24 +1,24 @@
 """Estimates the brokers' clock from the append times of rows. This module reads no clock and does no I/O.
 
-Locks and acknowledgements use this clock. A gateway with a wrong clock of its own would drop records that it just
+Locks and acknowledgements use this clock. With a wrong local clock instead, a gateway would drop records that it just
 received, or deliver records that can no longer be acknowledged. A job would end locks early, or never.
 
-A broker appends a row after it was sent and before the response arrives. So the append time gives the offset between
-the broker's clock and the local clock, and the duration of the request is the uncertainty of this offset. The
-uncertainty grows over time because clocks drift. An append time that contradicts the estimate shows that one of the
-clocks has jumped, or that the row was appended by another broker with a different clock.
+A broker appends a row after the row was sent and before the response arrives. So the append time shows how far the
+broker's clock differs from the local clock. The uncertainty of this difference is the duration of the request, and
+grows over time because clocks drift. An append time that contradicts the estimate means that one of the clocks has
+jumped, or that another broker with a different clock has appended the row.
 """
 
 from math import ceil
 
-#: Growth of the uncertainty, in ms per ms: twice the rate at which synchronised clocks are slewed.
+#: Growth of the uncertainty, in ms per ms. This is twice the rate at which time synchronisation adjusts clocks.
 DRIFT = 0.001
 
 
 class BrokerClock:
     """An estimate of the brokers' clock, in ms since the epoch.
 
-    `local_ms`, `sent_ms` and `received_ms` are times of a local clock in ms that is never set.
+    `local_ms`, `sent_ms` and `received_ms` are times, in ms, of a local monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -57,12 +57,15 @@ class BrokerClock:
         return local_ms + least_ms - drift_ms, local_ms + most_ms + drift_ms
 
     def _uncertainty_ms(self, local_ms: int) -> float:
-        """Return the duration in ms of the append that gave the offset, plus the drift since then."""
+        """Return the uncertainty of the estimate in ms; infinity before the first append.
+
+        It is the duration of the append on which the estimate is based, plus the possible drift since then.
+        """
         if self._took_ms is None:
             return float("inf")
         return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
 
     def _agrees(self, sent_ms: int, append_ms: int, received_ms: int) -> bool:
-        """Return whether the append time agrees with the current estimate, or is the first one."""
+        """Return whether the append time agrees with the current estimate. The first append always agrees."""
         slack_ms = self._uncertainty_ms(received_ms) / 2
         return sent_ms - slack_ms <= append_ms - self._offset_ms <= received_ms + slack_ms

@@ -7,13 +7,13 @@ from typing import Any
 from sharegroup.config.keys.client_properties import PYTHON_PROPERTIES, is_read, property_problems
 from sharegroup.errors import InvalidConfigError
 
-#: An option of a login module: a name, and a value in single quotes, double quotes or as a bare word.
+#: Matches an option name=value in `sasl.jaas.config`. The value is in single or double quotes, or a bare word.
 _JAAS_OPTION = re.compile(r"""([\w$.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))""")
 _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-#: Keyword arguments of kafka-python's clients. Their names and types are listed in kafka-python's documentation only.
+#: Keyword arguments of kafka-python's clients. Their names and types are only listed in kafka-python's documentation.
 ClientSettings = Mapping[str, Any]
 
 

@@ -8,9 +8,9 @@ from kafka import KafkaAdminClient
 def describe_cluster(admin: KafkaAdminClient) -> dict[str, Any]:
     """Return the result of `KafkaAdminClient.describe_cluster`. Raises kafka-python's errors.
 
-    Brokers of 2.8 to 3.6 have version 0 of DescribeCluster. kafka-python (3.0.12) fails to read its response, because
-    it expects a field of version 1. For these brokers, Metadata is requested, which has the same information.
-    kafka-python does the same for brokers without DescribeCluster.
+    Kafka 2.8 to 3.6 supports only version 0 of DescribeCluster. kafka-python (3.0.12) fails to read a response of this
+    version, because it expects a field of version 1. So these brokers get a Metadata request, whose response has the
+    same information. kafka-python itself sends Metadata to brokers without DescribeCluster.
     """
     try:
         found: dict[str, Any] = admin.describe_cluster()

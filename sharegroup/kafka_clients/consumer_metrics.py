@@ -1,7 +1,7 @@
-"""The metrics of a share consumer, with Kafka's groups and names.
+"""The metrics of a share consumer, with Kafka's metric groups and names.
 
-As in Kafka, averages, maxima and rates are those of the last 30 to 60 seconds: two windows of 30 seconds, of which the
-older one is dropped when a third begins.
+As in Kafka, averages, maxima and rates cover the last 30 to 60 seconds. Values are collected in two windows of 30
+seconds. When a third window begins, the oldest one is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Window:
 
 
 class Measured:
-    """The values of one measurement in the last two windows, and their number and sum since the start."""
+    """The values of one quantity in the last two windows, and the count and sum of all its values since the start."""
 
     def __init__(self, now_ms: int) -> None:
         self.count, self.total = 0, 0.0
@@ -113,7 +113,7 @@ class ConsumerMetrics:
         self.fetched_records.record(records, now_ms)
 
     def values(self, now_ms: int) -> Metrics:
-        """Return all metrics: {group: {name: value}}; NaN if nothing was measured."""
+        """Return all metrics as {metric group: {metric name: value}}. A value is NaN if nothing was measured."""
         return {
             SHARE: self._polls(now_ms),
             COORDINATOR: self._group(now_ms),

@@ -1,13 +1,14 @@
-"""The job's clock: the brokers' time, estimated from the job's own appends and continued by a clock that is never set.
+"""The job's clock. It estimates the brokers' time from the append times of the job's own rows.
 
-Several decisions compare times with the append times of rows: when locks and sessions end, how long a request has
-waited, which days of a table are old. So these times must be the brokers'. The wall clocks of the driver and the
-executors are not used, because they may be wrong by any amount and may be set at any time.
+Between appends, the estimate advances with the machine's steady clock, which is never set. The job compares its time
+with the append times of rows, for example to decide when locks and sessions end or how long a request has waited. So
+the job must use the brokers' time. The wall clocks of the driver and the executors are not used, because they may be
+wrong by any amount and may be set at any time.
 
 The clocks of brokers may differ, and the job does not decide which of them is right:
 
     latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
-    earliest  the time of the broker that is behind the others. Locks and sessions end by it.
+    earliest  the time of the broker that is behind the others. Locks and sessions end according to it.
 
 So no lock ends early by any broker's clock, and a lock lasts longer by the difference between the brokers' clocks.
 """
@@ -19,8 +20,8 @@ from typing import NamedTuple
 from sharegroup.kafka_clients.broker_clock import DRIFT, BrokerClock
 from sharegroup.kafka_clients.steady_time import steady_ms
 
-#: Partitions whose last append is older than this, compared with the newest append, are ignored, because their
-#: estimates are no longer exact.
+#: A partition is ignored if its last append is this many ms older than the newest append of all partitions, because its
+#: estimate is no longer exact.
 FRESH_MS = 300_000
 #: How often a job that has work appends to each partition of its request topics, in ms.
 PROBE_MS = 60_000
@@ -37,7 +38,10 @@ class BrokersTime(NamedTuple):
 
 
 class ClockReading(NamedTuple):
-    """The brokers' earliest time at a steady time (`steady_ms`), for other processes of the same machine."""
+    """The time of the broker that is behind the others (`earliest_ms`), read at the steady clock's time `steady_ms`.
+
+    Other processes of the same machine, which have the same steady clock, use it to compute the brokers' time.
+    """
 
     steady_ms: int
     earliest_ms: int
@@ -45,7 +49,7 @@ class ClockReading(NamedTuple):
     def earliest_at(self, steady_ms: int) -> int:
         """Return a time (ms since the epoch) that the clocks of all brokers had reached at `steady_ms`.
 
-        The drift of clocks is subtracted in proportion to the age of the reading.
+        The result is lowered by the possible drift of the clocks since the reading.
         """
         passed_ms = steady_ms - self.steady_ms
         return self.earliest_ms + passed_ms - int(DRIFT * abs(passed_ms))
@@ -82,7 +86,7 @@ class JobClock:
         return self._at(self.local_ms())
 
     def reading(self) -> ClockReading:
-        """Return the brokers' earliest time and the steady clock's time.
+        """Return the time of the broker that is behind the others, with the steady clock's time.
 
         Raises ClockUnknownError before the first append.
         """
@@ -90,11 +94,11 @@ class JobClock:
         return ClockReading(local_ms, self._at(local_ms).earliest_ms)
 
     def is_probe_due(self) -> bool:
-        """Return whether the leaders of the request topics must be probed again."""
+        """Return whether the last probe (an append that updates the estimate) is at least `PROBE_MS` old."""
         return self._probed_ms is None or self.local_ms() - self._probed_ms >= PROBE_MS
 
     def record_probe(self) -> None:
-        """Record that the leaders are being probed now."""
+        """Record that probes are being sent now."""
         self._probed_ms = self.local_ms()
 
     def _at(self, local_ms: int) -> BrokersTime:

@@ -9,7 +9,7 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: The loggers of kafka-python that also write lines that have nothing to do with an outage.
+#: The loggers among `OUTAGE_LOGGERS` that also write lines about other problems than outages.
 _REQUEST_LOGGERS = ("kafka.cluster", "kafka.consumer.fetcher")
 #: The loggers of kafka-python that write a line for each attempt while brokers are unavailable.
 OUTAGE_LOGGERS = (
@@ -21,8 +21,8 @@ OUTAGE_LOGGERS = (
 )
 #: The errors of requests that get no response during an outage.
 _OUTAGE_ERRORS = frozenset({"KafkaConnectionError", "KafkaTimeoutError", "NodeNotReadyError", "RequestTimedOutError"})
-#: An outage has ended when none of these loggers has written for this time. kafka-python waits up to 36 s between two
-#: attempts (reconnect_backoff_max_ms and its jitter).
+#: An outage is over when `OUTAGE_LOGGERS` have logged no such error for this many seconds. kafka-python waits up to
+#: 36 s between two attempts (reconnect_backoff_max_ms and its jitter).
 QUIET_S = 40.0
 
 
@@ -33,11 +33,10 @@ def _call_later(pause_s: float, call: Callable[[], None]) -> None:
 
 
 class OneLinePerOutage(logging.Filter):
-    """Reduces an outage to one line at its start and one after its end, for the loggers of kafka-python's connections.
+    """Reduces the log lines of an outage to one line at its start and one after its end, for `OUTAGE_LOGGERS`.
 
-    The clients do not log that brokers are available again, so an outage has ended when nothing was logged for
-    `quiet_s`. Lines with a stack trace, lines about logins, and lines about other errors of a request are always
-    written.
+    kafka-python does not log that brokers are available again. So an outage is considered over when no such line was
+    logged for `quiet_s` seconds. Lines with a stack trace, about logins, or about other errors are always written.
     """
 
     def __init__(
@@ -96,9 +95,9 @@ _OUTAGES = OneLinePerOutage()
 class OneLineNetworkErrors(logging.Filter):
     """Removes the stack trace of a broken connection, for the loggers of kafka-python's connections.
 
-    When a broker stops, it resets or closes its connections. If a socket is closed while kafka-python waits for it, the
-    wait fails because the socket has no file descriptor any longer. kafka-python logs both errors with a stack trace.
-    If this process closed the connection itself, the line is dropped.
+    kafka-python logs a stack trace when a stopping broker resets a connection. It also does so when a socket is closed
+    while kafka-python waits for it, because the socket has no file descriptor any longer. If this process closed the
+    connection itself, the whole line is dropped.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -114,9 +113,9 @@ class OneLineNetworkErrors(logging.Filter):
 
 
 class NoCancelledRefreshes(logging.Filter):
-    """Drops the error of a metadata refresh that ends because this process has closed the client.
+    """Drops the error of a metadata refresh that was cancelled because this process has closed the client.
 
-    This is frequent: the refresh waits at the broker behind the client's previous fetch.
+    This happens often, because the broker handles the refresh only after the client's previous fetch.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -129,13 +128,16 @@ _ONE_LINE, _NO_CANCELLED = OneLineNetworkErrors(), NoCancelledRefreshes()
 
 
 def _is_closed(transport: object = None) -> bool:
-    """Check kafka-python's transport without importing kafka-python, which some commands do not need."""
+    """Return whether a transport of kafka-python is closing. Does not import kafka-python, to keep commands fast."""
     is_closing = getattr(transport, "is_closing", None)
     return callable(is_closing) and bool(is_closing())
 
 
 def set_up_kafka_client_log(level: int) -> None:
-    """Write kafka-python's lines from `level` on. Call it once per process, with `logging.basicConfig`."""
+    """Log kafka-python's lines of `level` and above, and add this module's filters.
+
+    Call this once per process, together with `logging.basicConfig`.
+    """
     logging.getLogger("kafka").setLevel(level)
     for name in ("kafka.net.transport", "kafka.net.selector"):
         logging.getLogger(name).addFilter(_ONE_LINE)

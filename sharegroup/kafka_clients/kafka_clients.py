@@ -21,22 +21,22 @@ logger = logging.getLogger(__name__)
 
 #: Length to which names are truncated in log lines.
 _SHOWN = 100
-#: Timeout of a request, in ms. With Kafka's default of 30 s, all groups would wait for a leader that is paused or cut
-#: off, although the brokers elect another one after a few seconds.
+#: Timeout of a request, in ms. Brokers replace a leader that is paused or cut off after a few seconds. With Kafka's
+#: default of 30 s, all groups would wait longer for the old leader.
 _REQUEST_TIMEOUT_MS = 3_000
 #: Timeout of a call of Spark's admin client, in ms, and the number and pause (ms) of Spark's retries. A call that waits
 #: for a failed leader does not switch to the new leader before this timeout (60 s by Kafka's default). The timeout is
 #: longer than a leader election, because a task may have to wait for one.
 _CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
-#: The timestamp with which probes are sent. The leader replaces it by its own time. If it is found unchanged, the topic
-#: keeps the timestamps of its producers.
+#: The timestamp with which probes are sent. With LogAppendTime, the leader replaces it by its own time. If a stored
+#: probe still has this timestamp, the topic keeps the timestamps of its producers.
 _PROBE_TIMESTAMP = 1
 #: How long closing the producer waits until its remaining rows are sent, in seconds.
 _CLOSE_TIMEOUT_S = 1
 
 
 class _Row(NamedTuple):
-    """A row to produce; if `partition` is None, the key determines it."""
+    """A row to produce. If `partition` is None, the key determines the partition."""
 
     key: str
     value: bytes
@@ -54,11 +54,12 @@ class NotTimedByBrokersError(ShareGroupError):
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the options of Spark's Kafka reader for the Kafka client properties `kafka`.
 
-    `fetch.max.wait.ms` is 1. After each poll Spark requests the log's end offsets on the same connection, where this
-    request waits behind the consumer's next fetch. With Kafka's default of 500 ms, each task that has read everything
-    would wait for half a second. Spark polls only for records that exist, so fetches never need to wait.
+    `fetch.max.wait.ms` is 1, because Spark requests the log's end offsets after each poll. This request waits behind
+    the consumer's next fetch, which is on the same connection. With Kafka's default of 500 ms, each task that has read
+    everything would wait for half a second. Spark polls only for records that exist, so fetches never need to wait.
 
-    A call for log offsets ends after 8 s, or after `request.timeout.ms` if that is longer, and a new client retries it.
+    A call for log offsets times out after 8 s, or after `request.timeout.ms` if this is longer. A new client then
+    retries the call.
     """
     timeouts = dict.fromkeys(("request.timeout.ms", "socket.connection.setup.timeout.ms"), str(_REQUEST_TIMEOUT_MS))
     options = {"fetch.max.wait.ms": "1", **timeouts, **kafka, "bootstrap.servers": bootstrap_servers}
@@ -76,25 +77,26 @@ class KafkaRowProducer:
     def __init__(
         self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str, clock: JobClock | None = None
     ) -> None:
-        """Create the producer; `clock` learns the brokers' time from probes."""
+        """Create the producer. `clock` estimates the brokers' time from the append times of probes."""
         self._settings, self._clock = settings, clock or JobClock()
         self._producer = self._open()
         self._responses_topic = responses_topic
         self._requests_topic = requests_topic
-        #: {topic: size in bytes from which rows of the topic are too large}
+        #: {topic: size in bytes}. Rows of this size or larger are too large for the topic.
         self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce broadcast rows, then requests to the other query, then responses keyed by `reply_to`.
 
         Each kind is durable before the next one is sent, and all rows are durable when this method returns. So a
-        broadcast, such as a member's departure, is in the topic before the request that gives the member's records to
-        others. A release caused by a re-joining member is in its topic before the member receives its response.
-        Responses without `reply_to` are not sent. Raises KafkaUnavailableError if the brokers do not store the rows.
+        broadcast, such as a member's departure, is stored before the request that releases the member's records to
+        others. If a member re-joins, the request that releases its old records is stored before the response to the
+        member. Responses without `reply_to` are not sent. Raises KafkaUnavailableError if the brokers do not store the
+        rows.
 
-        A response that is too large for Kafka would fail again after each restart of the job, because it is a durable
-        part of its batch. So it is replaced by an error response. If it was the response to a fetch, the acquired
-        records are released when their locks expire.
+        A response that is too large for Kafka is replaced by an error response. Otherwise its micro-batch would fail
+        again after each restart of the job. If the request was a fetch, the locks of its records remain until they
+        expire.
         """
         answers = [_Row(key, value) for key, value in to_records(responses)]
         self._broadcast([row for row in answers if row.key == BROADCAST_KEY])
@@ -129,7 +131,8 @@ class KafkaRowProducer:
     def send_probe(self, topic: str) -> None:
         """Append a probe (`protocol.rows.probe`) to each partition of a request topic, to learn the leaders' times.
 
-        Raises NotTimedByBrokersError if the topic does not have LogAppendTime, and KafkaUnavailableError.
+        Raises NotTimedByBrokersError if the topic does not have LogAppendTime, and KafkaUnavailableError if an append
+        fails.
         """
         try:
             for probe in self._send_probes(topic):
@@ -142,7 +145,7 @@ class KafkaRowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def refresh_clock(self, topic: str) -> None:
-        """Send probes to a topic and do not wait for them, so that a leader that does not respond causes no delay."""
+        """Send probes to a topic without waiting for responses. So a leader that does not respond causes no delay."""
         try:
             self._send_probes(topic)
         except (KafkaError, KafkaUnavailableError) as error:
@@ -216,8 +219,8 @@ class KafkaRowProducer:
     def _produce(self, topic: str, rows: Sequence[_Row]) -> list[_Row]:
         """Produce rows, and return those that are too large for the client or the broker.
 
-        When the broker rejects a row, kafka-python's producer stops, and all rows that are not sent yet fail as well.
-        The rejected row must be the largest of the failed rows.
+        When the broker rejects a row, kafka-python's producer stops, and all unsent rows fail with the same error. The
+        largest of the failed rows is considered rejected. The others are sent again.
         """
         too_large: list[_Row] = []
         while rows:

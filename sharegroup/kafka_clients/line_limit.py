@@ -12,9 +12,9 @@ LINES, WINDOW_S = 10, 10.0
 class LineLimit(logging.Filter):
     """A filter that writes at most `lines` lines of each message within `window_s` seconds.
 
-    Lines with the same format string and different values count as one message. The first line of the next window has
-    the number of suppressed lines. Control characters such as line ends are escaped, because they can only come from
-    clients or servers.
+    Lines with the same format string count as the same message, even if their values differ. The first line after
+    `window_s` contains the number of suppressed lines. Control characters such as line ends are escaped, because they
+    can only come from clients or servers.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 
 from sharegroup.log_fields import LogFields
 
-#: Maximum number of failing keys that `OutageLogs` stores. It is limited, because a deleted partition or other object
-#: never succeeds again, so its key would never be removed.
+#: Maximum number of failing keys that `OutageLogs` stores. There is a limit because the key of a deleted object, such
+#: as a partition, never succeeds again and would never be removed.
 MAX_KEYS = 10_000
 
 
@@ -46,7 +46,7 @@ class OutageLog:
 class OutageLogs:
     """An `OutageLog` for each of many things that fail independently, such as partitions.
 
-    Only failing keys are stored, at most `MAX_KEYS`. The `fields` of a failure are used for both of its lines.
+    Only failing keys are stored, at most `MAX_KEYS`. The `fields` of the first failure are used for both lines.
     """
 
     def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:

@@ -19,13 +19,14 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: How old the number of partitions may be that clients of the job's topics use, in ms (`metadata.max.age.ms`).
+#: Maximum age, in ms, of the partition counts that clients of the job's topics use (`metadata.max.age.ms`).
 METADATA_AGE_MS = 5_000
-#: If retention has deleted the rows at a reader's position, the reader continues at the end of the log, because no
-#: request waits for responses that are so old.
+#: If retention has deleted the rows at a reader's position, the reader continues at the end of the log. Such old
+#: responses are no longer needed by any request.
 OFFSET_RESET = "latest"
-#: A new partition is read from this many ms before the last row that was read while the topic had its old number of
-#: partitions. This allows for outdated metadata of writers and for differences between the clocks of brokers.
+#: If a key moves to a partition that already existed, this partition is read from an earlier time: this many ms before
+#: the last row that was read with the old partition count. The margin allows for outdated metadata of writers and for
+#: differences between the clocks of brokers.
 _MARGIN_MS = 60_000
 
 
@@ -51,7 +52,7 @@ class ResponsePartitions:
     `choose` is the partitioner: it returns a partition for a key and a number of partitions.
 
     Attributes:
-        positions: The offset to read next in each of these partitions. A new consumer continues from there.
+        positions: {partition: next offset to read}. A new consumer continues at these offsets.
     """
 
     def __init__(self, topic: str, key: bytes, choose: Callable[[bytes, int], int] = choose_partition) -> None:
@@ -114,9 +115,9 @@ class ResponsePartitions:
                 self._grown_after_ms = self._read_ms
 
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
-        """Return the offset from which to read the new partition of the key.
+        """Return the offset from which to read `home`, the partition to which the key moved.
 
-        Before partitions were added, no rows of this key were written to it.
+        Rows of this key are in `home` only since partitions were added to the topic.
         """
         if home.partition >= self._count:
             return int(consumer.beginning_offsets([home])[home])

@@ -1,5 +1,6 @@
-"""The time since this machine was started. It is never set, includes suspended time, and is the same for all processes
-of the machine.
+"""The steady clock: the time since this machine was started.
+
+It is never set, includes suspended time, and is the same for all processes of the machine.
 """
 
 import time

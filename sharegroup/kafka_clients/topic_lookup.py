@@ -1,4 +1,4 @@
-"""The topic metadata that a member sends to the job: topic ids and numbers of partitions."""
+"""Looks up the topic metadata that a member sends to the job: topic ids and numbers of partitions."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,10 @@ class TopicLookup:
         return self._admin
 
     def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
-        """Return the broker's id. Brokers before 2.8 have none; gateway and job derive the same id from the name."""
+        """Return the topic's id at the broker. Brokers before 2.8 have no topic ids, so an id is derived from the name.
+
+        The gateway and the job derive the same id.
+        """
         topic_id = NO_TOPIC_ID if of_broker is None else uuid.UUID(str(of_broker))
         if topic_id != NO_TOPIC_ID:
             return topic_id
@@ -61,7 +64,7 @@ class TopicLookup:
 
 
 def lookup_topic_id(settings: Mapping[str, Any], name: str) -> str:
-    """Return the id of a topic. Opens a connection for this request.
+    """Return the id of a topic. The connection is opened for this call and closed again.
 
     Raises KeyError if the topic does not exist, and KafkaError if the request fails.
     """

@@ -1,4 +1,4 @@
-"""The access control list of the gateway: a YAML file. Operations that no entry allows are denied.
+"""The access control list of the gateway, a YAML file. Operations that no entry allows are denied.
 
     - {principal: "User:alice", resource: group, name: orders, operations: [Read, Describe]}
     - {principal: "User:alice", resource: topic, prefix: order-, operations: [Read]}
@@ -6,9 +6,10 @@
     - {principal: "User:*", host: 10.0.0.7, resource: topic, name: "*", operations: [Describe]}
     - {principal: "User:admin", resource: cluster, operations: [All]}
 
-Principals, operations and implied operations are Kafka's (StandardAuthorizer). An entry that denies takes precedence
-over all entries that allow. All stands for every operation. Read, Write, Delete and Alter imply Describe, and
-AlterConfigs implies DescribeConfigs. Denying an operation does not deny the operations that it implies.
+Principals, operations and implied operations are the same as in Kafka's StandardAuthorizer. An entry that denies takes
+precedence over all entries that allow. `All` stands for every operation. Permission for Read, Write, Delete or Alter
+implies permission for Describe, and AlterConfigs implies DescribeConfigs. Denying an operation does not deny the
+operations that it implies.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ _BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in 
 
 
 class AclEntry(BaseModel):
-    """One entry of the list. It has either `name` (`*`: any) or `prefix`; an entry for the cluster has neither."""
+    """One entry of the list. It has either a `name` (`*` matches any name) or a `prefix`.
+
+    An entry for the cluster has neither of them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -118,12 +122,12 @@ class AclEntry(BaseModel):
         return bool(self.operations & {Operation.ALL, operation, *implied_by})
 
     def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether the entry applies to an address, operation and resource type, for at least one resource."""
+        """Return whether address, operation and resource type match the entry. Resource names are not compared."""
         return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
 
 
 class _Patterns(NamedTuple):
-    """The names and prefixes of some entries; `*` as a name matches any."""
+    """The resource names and prefixes of some entries. The name `*` matches any resource."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
@@ -148,19 +152,19 @@ class Acl:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
         for entry in entries:
             self._entries[entry.principal].append(entry)
-        #: Cached because one Metadata response checks thousands of names.
+        #: The method `_patterns_of` with a cache, because one Metadata response checks thousands of names.
         self._patterns = lru_cache(MAX_KEPT)(self._patterns_of)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Return whether an entry allows the operation and none denies it."""
+        """Return whether an entry allows the operation on the resource and no entry denies it."""
         allowed, denied = self._patterns(principal, host, operation, resource)
         return allowed.fit(name) and not denied.fit(name)
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether the operation is allowed on any resource of the type.
+        """Return whether the operation is allowed on at least one resource of the type.
 
-        This is the case if an entry allows it, and no other entry denies it on all resources that the first one allows.
-        See Kafka's `Authorizer.authorizeByResourceType`.
+        This is the case if an entry allows the operation, and no entry denies it for all resources that the allowing
+        entry covers. See Kafka's `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(
@@ -170,7 +174,7 @@ class Acl:
     def _patterns_of(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> tuple[_Patterns, _Patterns]:
-        """Return (allowed patterns, denied patterns)."""
+        """Return (allowed patterns, denied patterns) of the entries for this caller, operation and resource type."""
         entries = [
             entry
             for who in (principal, f"User:{ANY}")

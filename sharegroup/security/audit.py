@@ -1,6 +1,6 @@
 """The audit log: logins, denied access, and changes by administrators.
 
-Each event is one line of key=value pairs of the logger `sharegroup.audit`: event and outcome, then caller and subject.
+Each event is one line of the logger `sharegroup.audit`: the event's name, then key=value pairs.
 
     login outcome=accepted principal=User:alice address=10.0.0.7 mechanism=SCRAM-SHA-512
     login outcome=refused claimed=alice address=10.0.0.7 mechanism=PLAIN reason="the password is wrong"
@@ -8,8 +8,8 @@ Each event is one line of key=value pairs of the logger `sharegroup.audit`: even
     access outcome=refused principal=User:bob address=10.0.0.8 api=Fetch operation=Read resource=topic:a others=8
     change outcome=done principal=User:admin address=10.0.0.7 api=DeleteGroups resource=group:billing
 
-A request with several denied resources has one line for each operation and resource type. The line names the first
-resource, and `others` is the number of the other ones.
+If several resources of a request are denied, one line is written for each operation and resource type. This line names
+the first denied resource, and `others` is the number of further ones.
 
 Values from clients are quoted as JSON unless they are plain, so that a client cannot forge a line. The log contains no
 passwords, tokens or config values.
@@ -37,7 +37,7 @@ _denials: ContextVar[_Denials | None] = ContextVar("denials", default=None)
 
 
 def set_up_audit_log() -> None:
-    """Write the lines to standard error, independent of other log settings and limits. Call once per process."""
+    """Write the audit log to standard error, independent of other log settings and limits. Call once per process."""
     lines = logging.StreamHandler()
     lines.setFormatter(logging.Formatter("%(asctime)s AUDIT   %(message)s"))
     logger.addHandler(lines)
@@ -51,7 +51,7 @@ def log_login(caller: Caller, mechanism: str) -> None:
 
 
 def log_rejected_login(host: str, mechanism: str, claimed: str, reason: str) -> None:
-    """Log a rejected login of a client that claims to be `claimed`."""
+    """Log a rejected login. `claimed` is the user name that the client sent."""
     _write("login", outcome="refused", claimed=claimed, address=host, mechanism=mechanism, reason=reason)
 
 
@@ -69,7 +69,7 @@ def collect_denials() -> Iterator[None]:
 
 
 def log_denied_access(caller: Caller, operation: str, kind: str, name: str) -> None:
-    """Log that access was denied. Within `collect_denials` the line is written at its end."""
+    """Log that access was denied. Within `collect_denials`, the line is written when that block ends."""
     denials = _denials.get()
     if denials is None:
         _write_denial(caller, operation, kind, name, 0)

@@ -73,14 +73,14 @@ def encode_operations(operations: Iterable[int]) -> int:
 class Authorization:
     """Authorizes requests of clients by an access control list.
 
-    Without a list everything is allowed except access to the job's internal topics (`hidden_topics`). Nobody may access
-    these through the gateway, because only the job and its members may write to them.
+    Without a list, everything is allowed except access to the job's internal topics (`hidden_topics`). No client may
+    access these topics through the gateway, because only the job and its members may write to them.
 
     With `gateway.upstream.identity: client` there is no list, and the caller's rights at the brokers apply.
 
     The methods `authorize_...` raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED)
-    if the caller lacks a right. Topics that a request names in addition to its group are authorized one by one with
-    `may_...`, because each has its own error in the response.
+    if the caller lacks a right. If each topic of a request has its own error in the response, the topics are authorized
+    one by one with the methods `may_...`.
     """
 
     def __init__(self, acl: Acl | None, hidden_topics: Iterable[str] = ()) -> None:
@@ -100,22 +100,22 @@ class Authorization:
 
     @property
     def has_hidden_topics(self) -> bool:
-        """Return whether there are topics that nobody may access."""
+        """Return whether there are topics that no client may access."""
         return bool(self._hidden)
 
     # -- every decision ----------------------------------------------------------------------------------------------
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the caller may perform an operation that it requested; log a denial."""
+        """Return whether the caller may perform an operation that it requested. A denial is logged."""
         is_allowed = self.would_allow(caller, operation, resource, name)
         if not is_allowed:
             self.report_denied(caller, operation, resource, name)
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Return the result of `allows`, without logging a denial.
+        """Return whether the caller may perform an operation. Unlike in `allows`, a denial is not logged.
 
-        Used for resources that the caller did not name, such as the topics of a list.
+        Used for resources that the caller did not name, such as the topics in a response that lists all topics.
         """
         if resource is Resource.TOPIC and name in self._hidden:
             return False
@@ -124,7 +124,7 @@ class Authorization:
         return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
 
     def would_allow_any(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Return whether the operation is allowed on any resource of the type."""
+        """Return whether the operation is allowed on at least one resource of the type."""
         return self._acl is None or self._acl.allows_any(caller.principal, caller.host, operation, resource)
 
     def report_denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
@@ -134,17 +134,20 @@ class Authorization:
     # -- the whole request -------------------------------------------------------------------------------------------
 
     def authorize_heartbeat(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
-        """Authorize ShareGroupHeartbeat; `topics` is its subscription."""
+        """Authorize ShareGroupHeartbeat. `topics` are the topics that the member subscribes to."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def authorize_fetch(self, caller: Caller, group_id: str) -> None:
-        """Authorize ShareFetch and ShareAcknowledge of a group. Their topics are authorized with `may_read`."""
+        """Authorize the group of a ShareFetch or ShareAcknowledge. Its topics are authorized with `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
-        """Authorize ShareGroupDescribe with the topics of all members, or DescribeShareGroupOffsets with none."""
+        """Authorize ShareGroupDescribe or DescribeShareGroupOffsets.
+
+        For ShareGroupDescribe, `topics` are the topics of all members. For DescribeShareGroupOffsets, it is empty.
+        """
         self._need(caller, Operation.DESCRIBE, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
@@ -165,7 +168,10 @@ class Authorization:
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
-        """Authorize FindCoordinator: DESCRIBE on a group or transactional id, CLUSTER_ACTION for share-partitions."""
+        """Authorize FindCoordinator of a group, a transactional id, or a share-partition.
+
+        A share-partition (`resource` is CLUSTER) needs CLUSTER_ACTION on the cluster. The others need DESCRIBE.
+        """
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
         else:
@@ -201,7 +207,7 @@ class Authorization:
         return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def is_shown(self, topic: str) -> bool:
-        """Return whether the topic is not an internal topic of the job."""
+        """Return whether clients may access the topic, because it is not an internal topic of the job."""
         return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:

@@ -17,10 +17,11 @@ class Caller:
 
     Attributes:
         connection_id: The id of the client's connection to the gateway.
-        node_id: The id of the upstream broker that the port of this connection belongs to.
+        node_id: The broker id of the connection's port. The gateway has one port for each upstream broker.
         host: The client's address.
         principal: The client's user, with Kafka's prefix `User:`.
-        is_standby: Whether the port is for clients of other gateways. Any broker may serve the request in this case.
+        is_standby: Whether the connection uses the port for clients of other gateways. Any broker may then serve the
+            request.
         api: The name of the requested API, "" before the first request.
         rights: The client's rights at the brokers, None if only the access control list applies.
     """

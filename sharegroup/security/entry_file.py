@@ -13,7 +13,7 @@ Entry = TypeVar("Entry", bound=BaseModel)
 
 
 def read_entries(path: str, kind: type[Entry]) -> tuple[list[Entry], list[str]]:
-    """Return the valid entries, and the problems of the others.
+    """Return (valid entries, problems of the invalid entries).
 
     Raises InvalidConfigError if the file cannot be read or is not a list.
     """

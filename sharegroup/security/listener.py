@@ -10,11 +10,12 @@ from sharegroup.errors import InvalidConfigError
 
 
 def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
-    """Raise InvalidConfigError if other machines can reach the address `host` of config `key` without protection.
+    """Raise InvalidConfigError if other machines can reach `host` without authentication or an access control list.
 
-    Protection means authentication, by SASL or client certificates, and an access control list, because without a list
-    every user may do everything. The server's certificate does not authenticate clients. With `takes_tokens`, clients
-    may also authenticate with tokens.
+    `host` is the value of config `key`. Clients authenticate by SASL passwords or client certificates, and with
+    `takes_tokens` also by tokens. A list is required because every user may do everything without one. If the gateway
+    uses each client's identity at the brokers and `takes_tokens` is set, the brokers provide this protection.
+    `gateway.allow.everyone` disables the check.
     """
     if config.allow_everyone or is_loopback(host):
         return
@@ -37,7 +38,7 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
 
 
 def listener_name(config: GatewayConfig) -> str:
-    """Return the configured name of the listener, by default the name of its security protocol, as in Kafka."""
+    """Return the listener's name: as configured, or else the name of its security protocol, as in Kafka."""
     if config.listener_name:
         return config.listener_name
     has_sasl = config.sasl_users or config.token_keys or config.upstream_identity is UpstreamIdentity.CLIENT
@@ -46,7 +47,7 @@ def listener_name(config: GatewayConfig) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address. Names are not resolved, except localhost."""
+    """Return whether only this machine can reach the address. Of host names, only localhost is recognised."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -38,10 +38,10 @@ class Reloading(Protocol[Kept_co]):
 
 
 class ReloadingFiles(Generic[T]):
-    """The value that `read` returns for some files. The constructor and `read` raise InvalidConfigError.
+    """A value that `read` creates from some files. The constructor and `read` raise InvalidConfigError.
 
-    The files are reloaded when one of them has changed and two successive checks found the same state, so that files
-    are not read while they are written.
+    After a file has changed, `check` reloads the files as soon as two successive checks find the same state. So files
+    are not read while they are being written.
     """
 
     def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
@@ -50,13 +50,13 @@ class ReloadingFiles(Generic[T]):
         self.value = read()
 
     def check(self) -> bool:
-        """Check the files, and read them if they have changed and are stable."""
+        """Read the files if they have changed and are stable since the last check. Return whether they were read."""
         states, before = self._file_states(), self._seen
         self._seen = states
         return states == before and self._reload(states)
 
     def reload_now(self) -> bool:
-        """Check the files, and read them if they have changed."""
+        """Read the files if they have changed. Return whether they were read."""
         return self._reload(self._file_states())
 
     def _reload(self, states: _FileStates) -> bool:
@@ -80,10 +80,11 @@ class ReloadingFiles(Generic[T]):
 
 
 class ReloadingResponse(Generic[T]):
-    """The value that `read` requests from a server; `read` raises InvalidConfigError. Times are in s, by `now_s`.
+    """A value that `read` requests from a server. `read` raises InvalidConfigError if a request fails.
 
-    The server is queried every `refresh_s`, or earlier on request, but not within `pause_s` of the previous attempt.
-    `value` is `initial` until there is a response.
+    The server is queried every `refresh_s` seconds. After a failure, and by `reload_now`, it is queried earlier, but
+    not within `pause_s` seconds of the previous query. `value` is `initial` until there is a response. `now_s` returns
+    the time in seconds.
     """
 
     def __init__(
@@ -96,11 +97,11 @@ class ReloadingResponse(Generic[T]):
         self._logged = ""
 
     def check(self) -> bool:
-        """Query the server `refresh_s` after the last query, or `pause_s` after it if it failed."""
+        """Query the server if the last query is `refresh_s` ago, or `pause_s` ago if the last query failed."""
         return self._query_after(self._refresh_s if self._has_succeeded else self._pause_s)
 
     def reload_now(self) -> bool:
-        """Query the server now, unless it was just queried."""
+        """Query the server now, unless the last query is less than `pause_s` ago."""
         return self._query_after(self._pause_s)
 
     def _query_after(self, pause_s: float) -> bool:

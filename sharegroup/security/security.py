@@ -15,7 +15,7 @@ from sharegroup.security.tls import listener_context
 
 
 class Security(Authorization):
-    """Authorization with authentication, and with files that are reloaded when they change."""
+    """The gateway's authentication and authorization. Its files are reloaded when they change."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Security(Authorization):
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of the listener for the next connection, None without TLS."""
+        """Return the listener's TLS context for new connections, None without TLS."""
         return self._tls.value
 
     def reload(self) -> None:

@@ -1,4 +1,4 @@
-"""TLS of the listener: certificate, key, and client certificates."""
+"""TLS of the gateway's listener: its certificate and key, and the verification of client certificates."""
 
 import ssl
 from typing import cast
@@ -7,11 +7,11 @@ from sharegroup.errors import InvalidConfigError
 
 
 def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext | None:
-    """Return the listener's TLS context, TLS 1.2 or newer; None without a certificate.
+    """Return the listener's TLS context, for TLS 1.2 or newer. Return None if `certificate` is empty.
 
-    `certificate` is the path of a PEM chain and `key` that of its key (empty: in the same file), both without a
-    passphrase. With `client_ca`, clients need a certificate that one of these authorities signed. Raises
-    InvalidConfigError if a file is invalid.
+    `certificate` is the path of a PEM certificate chain. `key` is the path of its private key, without a passphrase. If
+    `key` is empty, the key is in the file of the chain. If `client_ca` is set, clients need a certificate that is
+    signed by one of the authorities in this file. Raises InvalidConfigError if a file is invalid.
     """
     if not certificate:
         if key or client_ca:

@@ -1,2 +1,4 @@
-"""Tools for tests of programs that use share groups: a broker and a gateway as child processes, the audit of
-deliveries, sample data."""
+"""Tools for tests of programs that use share groups.
+
+They run a broker and a gateway as child processes, audit the deliveries of a group, and create sample data.
+"""

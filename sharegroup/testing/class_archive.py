@@ -1,7 +1,7 @@
-"""Class-data archives, with which a JVM needs about a third less CPU time for its start.
+"""Class-data archives of JVMs. With an archive, a JVM needs about a third less CPU time to start.
 
-A JVM writes an archive of its loaded classes when it exits normally, and later JVMs with the same class path start from
-it. The demo and the tests create theirs once for each virtual environment:
+A JVM can write an archive of its loaded classes when it exits normally. Later JVMs with the same class path start from
+this archive. The demo and the tests create two archives, once for each virtual environment:
 
     .venv/.stamps/spark.jsa     for a Spark driver that runs the job
     .venv/.stamps/broker.jsa    for a Kafka broker
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class ClassArchive:
-    """An archive and the JVM options to use or create it. A JVM that cannot use it starts without it."""
+    """An archive, and the JVM options to use or create it. A JVM that cannot use the archive starts without it."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(sys.prefix) / ".stamps" / f"{name}.jsa"
@@ -23,20 +23,20 @@ class ClassArchive:
         return self.path.exists()
 
     def options(self) -> tuple[str, ...]:
-        """Return the JVM options to start from the archive; none if it does not exist."""
+        """Return the JVM options to start from the archive. There are none if the archive does not exist."""
         return (f"-XX:SharedArchiveFile={self.path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if self.exists else ()
 
     def recording_options(self) -> tuple[str, ...]:
-        """Return the JVM options to write the archive when the process ends; `keep` then stores it.
+        """Return the JVM options to write a new archive when the process ends. Call `keep` afterwards to store it.
 
-        An existing archive is removed, because a JVM cannot both start from one and write one.
+        An existing archive is removed, because a JVM cannot both start from an archive and write one.
         """
         self.path.unlink(missing_ok=True)
         self._new.unlink(missing_ok=True)
         return (f"-XX:ArchiveClassesAtExit={self._new}",)
 
     def keep(self) -> bool:
-        """Store the archive that a JVM has written; return whether there is one."""
+        """Store the archive that a JVM has written. Return False if no JVM has written one."""
         if not self._new.exists():
             return False
         self._new.replace(self.path)

@@ -1,11 +1,11 @@
-"""Checks, from the tables alone, that no record of a group is lost and that none is finished twice.
+"""Checks, from the tables alone, that no record of a group is lost and that no record is finished twice.
 
     problems = audit("/data/tables", "orders", {("orders", 0): 100_000, ("orders", 1): 100_000})
     progress("/data/tables", "orders").finished
 
-`delivery_log` has each transition of each range, so it can be checked offset by offset. `share_group_state` has the
-current state of the share-partitions. If several topics had the same name, the last one counts. Both tables are read
-with delta-rs, without Spark, in a few milliseconds.
+The table `delivery_log` contains each state transition of each range, so it can be checked offset by offset. The table
+`share_group_state` contains the current state of the share-partitions. If a topic was deleted and created again, only
+the newest topic counts. Both tables are read with delta-rs, without Spark, in a few milliseconds.
 """
 
 from collections import Counter
@@ -35,14 +35,14 @@ class Progress:
     """The progress of a group. Counts are records, not ranges.
 
     Attributes:
-        outcomes: Finished records by outcome ("accepted", "rejected", "archived at the limit", "gone").
-        deliveries: Finished records by delivery count.
-        acquired: Currently acquired records by member id.
-        available: Records in flight that are available.
+        outcomes: Number of finished records by outcome ("accepted", "rejected", "archived at the limit", "gone").
+        deliveries: Number of finished records by delivery count.
+        acquired: Number of currently acquired records by member id.
+        available: Number of records in flight that are available.
         redelivered: How often records were acquired again after their first delivery.
         lock_timeouts: How often locks of records expired.
         start_offsets: The start offset of each topic-partition.
-        complete_counts: The finished records above the start offset of each topic-partition.
+        complete_counts: The number of finished records above the start offset, for each topic-partition.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,8 @@ class Progress:
     def lag(self, log_end_offsets: Mapping[TopicPartition, int]) -> int:
         """Return the number of unfinished records (KIP-1226).
 
-        It is the log end offset minus the start offset minus the number of finished records above the start offset.
+        For each partition, this is the log end offset, minus the start offset, minus the number of finished records
+        above the start offset.
         """
         return sum(
             end - self.start_offsets.get(key, 0) - max(0, self.complete_counts.get(key, 0))
@@ -94,10 +95,10 @@ def progress(tables_path: str, group_id: str) -> Progress:
 
 
 def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """Return a sentence for each problem of a group that should have finished all records below `log_end_offsets`.
+    """Check a group that should have finished all records below `log_end_offsets`. Return a sentence for each problem.
 
-    If there are none, each offset entered a final state exactly once, the start offset is the log end offset, and
-    nothing is in flight. Offsets after the end of the log may be reserved for a gateway.
+    If there are no problems, each offset entered a final state exactly once, the start offset of each partition is its
+    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -126,7 +127,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
 
 
 def _states(tables_path: str, group_id: str) -> dict[TopicPartition, tuple[SharePartitionKey, ShareGroupOffset]]:
-    """Return the state of each topic-partition. If several topics had its name, return the state of the last one."""
+    """Return {topic-partition: (key, state)}. If a topic was created again, the state is that of the newest topic."""
     states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
     of_group = [(key, state) for key, state in states.items() if key.group_id == group_id]
     of_group.sort(key=lambda item: (item[1].header.state_epoch, item[1].header.last_snapshot_ms))
@@ -152,7 +153,7 @@ def _final_transitions(
 ) -> np.ndarray[Any, Any]:
     """Return how often each offset entered a final state.
 
-    Each range adds +1 at its first offset and -1 after its last offset. The result is the running sum.
+    Each range of offsets adds +1 at its first offset and -1 after its last offset. The result is the running sum.
     """
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():

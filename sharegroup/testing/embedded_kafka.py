@@ -6,9 +6,9 @@
 
     sharegroup broker --port 9092     # a broker for experiments, until Ctrl-C
 
-Broker and controller are one KRaft node (`join` and `quorum` connect several), on free ports, with the JARs of
-`conf/ivy.xml`; for releases before KRaft a ZooKeeper replaces the controller. The processes never outlive this one
-(`guarded_process`).
+One KRaft node is broker and controller. It uses free ports and the JARs of `conf/ivy.xml`. `join` and `quorum` connect
+several nodes to a cluster. For releases before KRaft, a ZooKeeper replaces the controller. The processes never outlive
+this process (`guarded_process`).
 """
 
 import base64
@@ -41,18 +41,19 @@ HOST = "127.0.0.1"  # not localhost, for which clients would try ::1 first, wher
 START_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
-#: Below the ports that systems assign to outgoing connections, so that a restarted broker finds its port free.
+#: Ports for brokers. They are below the ports that systems assign to outgoing connections, so that the port of a
+#: stopped broker is still free at its restart.
 _PORTS = range(10_000, 30_000)
-#: The supported Kafka releases and their configurations in conf/ivy.xml. Those from 4.3 on have share groups.
+#: {supported Kafka release: its configuration in conf/ivy.xml}. Releases from 4.3 on have share groups.
 VERSIONS = {"4.4": "broker-4.4", "4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
-#: Releases that keep their cluster in a ZooKeeper, because KRaft was a preview in them.
+#: Releases that need a ZooKeeper, because KRaft was only a preview in these releases.
 _WITH_ZOOKEEPER = frozenset({"2.8"})
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
 
 
 class EmbeddedKafkaError(RuntimeError):
-    """The broker did not start or exited unexpectedly; the message contains the end of its log."""
+    """The broker did not start, is not running, or exited unexpectedly. If it has a log, the message has its end."""
 
 
 class _PortTaken(EmbeddedKafkaError):
@@ -60,7 +61,7 @@ class _PortTaken(EmbeddedKafkaError):
 
 
 class Quorum(NamedTuple):
-    """The controllers of a cluster: `host:port` by node id. Nodes with other ids are only brokers."""
+    """The controllers of a cluster, as {node id: `host:port`}. Nodes with other ids are only brokers."""
 
     cluster_id: str
     controllers: Mapping[int, str]
@@ -70,26 +71,27 @@ class EmbeddedKafka:
     """One Kafka broker, started and stopped by hand or as a context manager.
 
     Args:
-        port: the port for clients; 0 chooses a free one, which restarts of this object keep.
-        data_dir: the directory of the log segments, kept for the next start; None creates a temporary directory that
-            `stop` removes.
+        port: the port for clients. 0 chooses a free port; restarts of this object use the same port.
+        data_dir: the directory of the log segments, which remains for the next start. None creates a temporary
+            directory that `stop` removes.
         properties: broker settings that override or extend those of `_properties`.
         features: `StorageTool --feature` levels, for example `{"share.version": 0}` for a broker without share groups.
         heap: the JVM's heap option. KAFKA_OPTS in the environment can contain more, as for Kafka's own scripts.
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
-        join: the first node of the cluster that this broker joins, which is its controller or has its ZooKeeper.
-        quorum: the controllers of a cluster that has several of them, instead of `join`. A majority of the controllers
+        join: the first node of the cluster that this broker joins. This node is the cluster's controller or runs its
+            ZooKeeper.
+        quorum: instead of `join`, the controllers of a cluster with several controllers. A majority of the controllers
             must be started at the same time.
 
-    A broker can fail and restart: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
-    stop and continue it, `erase` gives it an empty disk. `start` then restarts it on the same ports.
+    Methods simulate failures. `kill` and `shut_down` end the broker's process and keep its files; `erase` then removes
+    its data. `start` restarts the broker on the same ports. `pause` and `resume` suspend and continue its process.
 
     Attributes:
         bootstrap_servers: `127.0.0.1:<port>`, valid once started.
         cluster_id: the id of the cluster, valid once started.
         controller: the address of the controller or of ZooKeeper, valid once started.
-        log_path: the broker's log; it remains if a start fails or the `with` block raises.
+        log_path: the broker's log. It remains if a start fails or the `with` block raises an error.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class EmbeddedKafka:
         """Format the storage, start the broker and wait until it responds to a Metadata request.
 
         Raises:
-            EmbeddedKafkaError: the broker did not respond within 60 s; the log is kept, and the message has its end.
+            EmbeddedKafkaError: the broker ended or did not respond within 60 s. The log is kept.
             JarsError: there is no Java, or Kafka's JARs could not be resolved.
         """
         if self._broker is not None:
@@ -176,13 +178,13 @@ class EmbeddedKafka:
                 self.port, self.controller = 0, ""
 
     def stop(self, keep_log: bool = False) -> None:
-        """Stop the broker with SIGTERM, and SIGKILL if that takes too long, and remove its temporary files.
+        """Stop the broker and remove its temporary files. SIGTERM stops it, or SIGKILL if this takes too long.
 
         Args:
             keep_log: keep the log (not the data) and print its path.
 
         Raises:
-            EmbeddedKafkaError: the broker had exited before; the log is kept.
+            EmbeddedKafkaError: the broker had already exited unexpectedly. The log is kept.
         """
         if self._broker is None:
             if self._has_files:  # after `kill` or `shut_down`
@@ -195,7 +197,7 @@ class EmbeddedKafka:
             raise self._failed(f"the broker had exited unexpectedly with exit code {died}")
 
     def kill(self) -> None:
-        """End the broker with SIGKILL; its files remain for the next start."""
+        """End the broker with SIGKILL. Its files remain for the next start."""
         if self._running().poll() is None:
             os.kill(self.pid, signal.SIGKILL)
         self._end_processes()
@@ -206,7 +208,7 @@ class EmbeddedKafka:
         self._end_processes()
 
     def pause(self) -> None:
-        """Suspend the process (SIGSTOP): connections stay open, but nothing is answered until `resume`."""
+        """Suspend the process (SIGSTOP). Connections stay open, but the broker does not respond until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -243,9 +245,9 @@ class EmbeddedKafka:
         return sorted(self.admin_client().list_topics())
 
     def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
-        """Return an admin client that is closed with the broker, once it lists this number of the cluster's brokers.
+        """Return an admin client. First wait until the cluster has at least `brokers` brokers.
 
-        Raises EmbeddedKafkaError if the broker is not running.
+        The client is closed with the broker. Raises EmbeddedKafkaError if the broker is not running.
         """
         while True:
             if self._admin is None:
@@ -277,7 +279,7 @@ class EmbeddedKafka:
         self.log_path.with_name(file).write_text(text, encoding="utf-8")
 
     def _roles(self) -> dict[str, str]:
-        """Return the properties of the roles; the controller is the cluster's first node or elected by ZooKeeper."""
+        """Return the properties that depend on the node's roles, and set the address of the controller or ZooKeeper."""
         if self._has_zookeeper:
             self.controller = self._first.controller if self._first is not None else self._controller_address()
             return {
@@ -304,7 +306,10 @@ class EmbeddedKafka:
         return {self.node_id: self._controller_address()}
 
     def _controller_address(self) -> str:
-        """Return the controller's address. It is the same at each start, because other nodes are configured with it."""
+        """Return the address of this node's controller or ZooKeeper.
+
+        It is the same at each start, because other nodes are configured with this address.
+        """
         return self.controller or f"{HOST}:{free_port()}"
 
     def _zookeeper_properties(self) -> dict[str, str]:
@@ -383,7 +388,10 @@ class EmbeddedKafka:
             raise self._failed(f"the broker ended with exit code {code}")
 
     def _is_ready(self) -> bool:
-        """Return whether our cluster lists this broker; a broker of another cluster may have taken the port."""
+        """Return whether the broker at the port belongs to our cluster and lists this node as active.
+
+        A broker of another cluster may have taken the port.
+        """
         try:
             socket.create_connection((HOST, self.port), timeout=1).close()
         except OSError:
@@ -440,12 +448,12 @@ class EmbeddedKafka:
 
 
 def new_cluster_id() -> str:
-    """Return an id for a cluster whose controllers are formatted one by one."""
+    """Return a random cluster id. All nodes of a cluster must be formatted with the same id."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, for a server that cannot choose one, such as a broker's controller."""
+    """Return a port that was free a moment ago, for a server that cannot choose a free port itself."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             port = secrets.choice(_PORTS)
@@ -469,7 +477,7 @@ def _serve(kafka: EmbeddedKafka, topics: Sequence[str]) -> None:
 def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
     """Run a broker until Ctrl-C or SIGTERM, print its address when it is ready, and return the exit code.
 
-    A topic is "name" or "name:partitions".
+    The topics are created first. Each entry of `topics` is "name" or "name:partitions".
     """
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -1,9 +1,9 @@
-"""The gateway as users start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
+"""Runs the gateway as users start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
 
     with GatewayProcess(config_path, log_path) as gateway:
         ShareConsumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "orders"})
 
-`terminate` sends SIGTERM and returns the exit code; `kill` is SIGKILL.
+`terminate` sends SIGTERM and returns the exit code. `kill` sends SIGKILL.
 """
 
 import re
@@ -19,14 +19,16 @@ from sharegroup.testing.logged_process import LoggedProcess
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
-#: Below the ports that systems assign, so that no other process gets one of them while a gateway is stopped.
+#: Possible base ports, and the number of ports from a base port on that must be free. They are below the ports that
+#: systems assign, so that no other process gets one of them while a gateway is stopped.
 _BASES, _PORTS = range(10_000, 30_000), 10
 
 
 class GatewayProcess(LoggedProcess):
-    """A gateway process. `config_path` is the job's file; `options` are passed to the command.
+    """A gateway process. `config_path` is the job's configuration file, and `options` are passed to the command.
 
-    `port` is the base port; 0 chooses one followed by free ports. A restarted gateway has the same ports.
+    `port` is the base port. 0 chooses a base port that is followed by free ports. A restarted gateway uses the same
+    ports.
     """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
@@ -43,7 +45,7 @@ class GatewayProcess(LoggedProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all its ports, separated by commas."""
+        """The addresses of all ports of the gateway, separated by commas."""
         return ",".join(self.addresses.values())
 
     @property
@@ -55,7 +57,7 @@ class GatewayProcess(LoggedProcess):
 
 
 def free_base_port() -> int:
-    """Return a base port whose ports for brokers with small ids were free a moment ago."""
+    """Return a base port. This port and the next ones, for brokers with small ids, were free a moment ago."""
     while True:
         base = secrets.choice(_BASES)
         if all(_is_free(port) for port in range(base - 1, base + _PORTS)):

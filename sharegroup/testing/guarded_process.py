@@ -1,8 +1,8 @@
 """A child process that never outlives this process, whatever ends it.
 
-A watchdog process holds the reading end of a pipe whose only writing end is in this process. The pipe closes when this
-process dies, even by SIGKILL; the watchdog then stops the child and removes its files. (Linux's PR_SET_PDEATHSIG is
-simpler, but it fires when the *thread* that started the child ends, and exists only on Linux.)
+A watchdog process reads from a pipe, and only this process holds the other end. The pipe closes when this process dies,
+even by SIGKILL. The watchdog then stops the child and removes its files. (PR_SET_PDEATHSIG would be simpler, but it
+exists only on Linux, and it also acts when only the *thread* that started the child ends.)
 """
 
 import subprocess
@@ -25,7 +25,10 @@ rm -rf "$2"
 
 
 class GuardedProcess:
-    """A child process that the constructor starts, with its output in `log_path`; the watchdog removes `home`."""
+    """A child process with a watchdog. The constructor starts it, and its output is appended to `log_path`.
+
+    If this process dies, the watchdog stops the child and removes the directory `home`.
+    """
 
     def __init__(self, command: Sequence[str], log_path: Path, home: Path) -> None:
         # Separate sessions, so that Ctrl-C at the terminal reaches only this process.
@@ -47,15 +50,15 @@ class GuardedProcess:
         return self._child.pid
 
     def poll(self) -> int | None:
-        """Return the exit code; None while the process runs."""
+        """Return the exit code, None while the process runs."""
         return self._child.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for the end and return the exit code. Raises subprocess.TimeoutExpired."""
+        """Wait until the process ends and return the exit code. Raises subprocess.TimeoutExpired after `timeout_s`."""
         return self._child.wait(timeout_s)
 
     def end(self) -> None:
-        """Send SIGTERM, and SIGKILL if the process still runs after `STOP_DEADLINE_S`."""
+        """End the process with SIGTERM. If it still runs after `STOP_DEADLINE_S`, send SIGKILL."""
         self._child.terminate()
         try:
             self._child.wait(STOP_DEADLINE_S)

@@ -17,14 +17,14 @@ _TAIL_LINES = 40
 
 
 class LoggedProcessError(RuntimeError):
-    """The process ended or did not start in time; the message contains the end of its log."""
+    """The process ended, or did not log or end in time. The message contains the end of its log."""
 
 
 class LoggedProcess:
-    """A child process.
+    """A child process that writes its output to the file `log_path`.
 
-    `what` is its name in messages ("the gateway ended with 1"). `environment` is added to the environment of this
-    process.
+    `what` is its name in messages, as in "the gateway ended with 1". The child has the environment of this process and
+    the variables in `environment`.
     """
 
     error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
@@ -46,7 +46,7 @@ class LoggedProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start the process; `await_log` waits until it is ready."""
+        """Start the process without waiting until it is ready. Use `await_log` to wait."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -75,13 +75,13 @@ class LoggedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while the process runs."""
+        """The exit code, None while the process runs or before it was started."""
         return None if self._process is None else self._process.poll()
 
     def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
         """Wait for a line with `text` after the log's first `since` bytes, and return the line.
 
-        Raises `error` if the process ends without it, or after `timeout_s` seconds.
+        Raises `error` if the process ends without such a line, or if there is none after `timeout_s` seconds.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -113,7 +113,7 @@ class LoggedProcess:
             raise self.error(f"the {self._what} ended with {self.exit_code}:\n{self.log_tail()}")
 
     def wait(self, timeout_s: float = 240) -> int:
-        """Wait for the end and return the exit code. Raises `error` if the process still runs."""
+        """Wait until the process ends and return the exit code. Raises `error` if it still runs after `timeout_s`."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -121,13 +121,13 @@ class LoggedProcess:
             raise self.error(f"the {self._what} still runs after {timeout_s} s:\n{self.log_tail()}") from None
 
     def terminate(self, timeout_s: float = 240) -> int:
-        """Send SIGTERM, as a supervisor would, and return the exit code."""
+        """Send SIGTERM, as a supervisor would, wait until the process ends, and return the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and all processes below it, like a power loss of the machine."""
+        """Send SIGKILL to the process and all its descendants. The effect is like a power loss of the machine."""
         assert self._process is not None
         below: list[psutil.Process] = []
         if self._process.poll() is None:

@@ -1,12 +1,12 @@
 """Access control of the page: the gateway's users and access control list, with HTTP Basic (RFC 7617).
 
-If no users are configured, the page is only available on this machine, and only as localhost or a loopback address.
-Other host names are rejected, because the name of another site may resolve to this machine (DNS rebinding). Requests
-that change something must contain a token that only pages of this process contain, so that another site cannot send
-such requests for a user (CSRF).
+If no users are configured and the page listens on a loopback address, only localhost or a loopback address is accepted
+as host name. Other host names are rejected, because the name of another site may resolve to this machine (DNS
+rebinding). Requests that change something must contain a token from a page of this process. So another site cannot
+send such requests on behalf of a user (CSRF).
 
-Logins from one IP address are checked one after the other, as in the gateway. A login that succeeded before is cached
-and does not wait.
+Logins from one IP address are checked one after the other, as in the gateway. Successful logins are cached, so later
+requests with the same login do not wait.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sharegroup.security.caller import Caller
 from sharegroup.security.listener import is_loopback
 from sharegroup.security.reloading import Reloading, ReloadingFiles
 
-#: Maximum number of cached successful logins. The oldest ones are removed and checked again.
+#: Maximum number of cached successful logins. If there are more, the oldest login is removed and later checked again.
 _MAX_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"
-#: Maximum number of passwords of one address that wait to be checked.
+#: Maximum number of logins from one IP address that wait for their password check.
 _MAX_WAITING = 16
 #: Maximum number of concurrent requests.
 _MAX_REQUESTS = 100
-#: API and mechanism of the page in the audit log.
+#: The values of `api` and `mechanism` in the audit log for requests to the page.
 _API, _MECHANISM = "page", "HTTP-Basic"
 _HEADERS = {
     "content-security-policy": (
@@ -57,7 +57,7 @@ _HEADERS = {
 
 
 class Tokens:
-    """Tokens that prove that a form was created by this process for this user."""
+    """Creates and verifies tokens. A token proves that this process created a form for this user."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -70,7 +70,7 @@ class Tokens:
 
 
 class Access:
-    """ASGI middleware that requires login. It sets `scope["caller"]` for the pages."""
+    """ASGI middleware that requires a login if users are configured. It sets `scope["caller"]` for the pages."""
 
     def __init__(self, app: ASGIApp, config: GatewayConfig, host: str) -> None:
         self._app = app
@@ -134,7 +134,10 @@ class Access:
         return None
 
     async def _prove(self, logins: _Logins, login: _Login, host: str) -> bool:
-        """Check a password after the earlier logins of the address. After a wrong password, the address must wait."""
+        """Return whether a password is correct. It is checked after the earlier logins from the same address.
+
+        After a wrong password, the next login from this address is delayed.
+        """
         results: list[bool] = []
         self._waiting[host] += 1
         try:
@@ -166,7 +169,7 @@ class _Login(NamedTuple):
 
 
 def _login_of(authorization: str) -> _Login | None:
-    """Return the login of an HTTP Basic header; None if it has none."""
+    """Return the login in the value of an `Authorization` header, None if it is not a valid HTTP Basic login."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic" or len(encoded) > 4_096:
         return None
@@ -178,7 +181,7 @@ def _login_of(authorization: str) -> _Login | None:
 
 
 class _Logins:
-    """Checks of passwords, one at a time, with a cache of successful logins."""
+    """Checks passwords, one at a time, and caches successful logins."""
 
     def __init__(self, users: Reloading[Credentials]) -> None:
         self._users = users
@@ -187,13 +190,13 @@ class _Logins:
         self._proving = threading.Lock()
 
     def reload(self) -> None:
-        """Read the users again. After a change, all passwords are checked again."""
+        """Read the users again if their file has changed. In this case, discard all cached logins."""
         if self._users.check():
             with self._proving:
                 self._known.clear()
 
     def is_known(self, login: _Login) -> bool:
-        """Return whether the login succeeded before. Fast."""
+        """Return whether the login is in the cache of successful logins. Fast."""
         return self._digest(login) in self._known
 
     def prove(self, login: _Login, host: str) -> bool:

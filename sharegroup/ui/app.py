@@ -17,7 +17,10 @@ from sharegroup.ui.pages import PageContext, Pages
 
 
 def application(parts: PageContext, config: GatewayConfig, host: str) -> Access:
-    """Return the application for a listener at `host`. Raise InvalidConfigError if the users cannot be read."""
+    """Return the application for a server that listens on `host`.
+
+    Raise InvalidConfigError if the users cannot be read.
+    """
     pages, changes = Pages(parts), Changes(parts)
 
     def show_error(request: Request, error: Exception) -> Response:

@@ -1,4 +1,7 @@
-"""Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is an HTML form (POST)."""
+"""Changes that `--allow-changes` permits: reset an offset, remove a member, set a config.
+
+The browser sends each change as an HTML form (POST).
+"""
 
 from collections.abc import Callable
 from urllib.parse import parse_qs
@@ -26,7 +29,10 @@ Form = dict[str, str]
 
 
 class Changes:
-    """Handlers of POST requests. They require `--allow-changes`, the token of the form, and the caller's permission."""
+    """Handlers of POST requests.
+
+    A change requires `--allow-changes`, the token of the form, and the caller's permission.
+    """
 
     def __init__(self, parts: PageContext) -> None:
         self._parts = parts

@@ -1,8 +1,9 @@
-"""Limits of the connections to the page: their number, and the time that each may keep the page waiting.
+"""Limits the number of connections to the page, and the time that the page waits for a client.
 
-uvicorn's own limit counts connections as requests, so idle connections would block the page. Here the number of
-connections is limited for each address, and a connection that does not send its request in time is closed. The time
-starts when the connection is opened and after each response. It is not extended by single bytes that arrive.
+uvicorn's own limit counts connections as requests, so idle connections would block the page. Here, the number of
+connections is limited in total and for each address. A connection is closed if the client does not send its request in
+time. The time starts when the connection is opened, and again after each response. Bytes of an incomplete request do
+not extend it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ PATIENCE_S = 20.0
 
 
 class PageConnections:
-    """Factory of uvicorn's connections. `overrides` are limits of single addresses, such as that of a proxy."""
+    """Creates the connections for uvicorn, within the limits.
+
+    `overrides` is {IP address: maximum connections}, for addresses such as that of a proxy. `patience_s` is the time
+    that the page waits for a client, in seconds.
+    """
 
     def __init__(self, overrides: Mapping[str, int], patience_s: float = PATIENCE_S) -> None:
         self.patience_s = patience_s
@@ -36,11 +41,11 @@ class PageConnections:
         self._rejected = LogThrottle()
 
     def __call__(self, **settings: Any) -> PageConnection:
-        """Return a connection with uvicorn's arguments."""
+        """Create a connection with the arguments that uvicorn passes."""
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Return whether a new connection is within the limits. If so, call `release` when it is closed."""
+        """Return whether a new connection is within the limits, and count it. `release` must be called at its end."""
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning(

@@ -1,4 +1,4 @@
-"""The pages, which only read. Changes are in `changes`."""
+"""The pages. They only read data; requests that change something are handled in `changes`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,7 @@ from sharegroup.ui.result_cache import ResultCache
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
 _CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
-#: Maximum number of ranges that the pages of dead ends list.
+#: Maximum number of ranges that the pages of dead ends (rejected or archived records) list.
 _MAX_DEAD_ENDS = 5_000
 
 
@@ -70,7 +70,7 @@ class PageContext(NamedTuple):
 
 
 class Pages:
-    """Handlers of GET requests. Starlette runs each on a thread."""
+    """Handlers of GET requests. Starlette runs each request on a thread."""
 
     def __init__(self, parts: PageContext) -> None:
         self._parts = parts
@@ -94,7 +94,7 @@ class Pages:
     # -- pages
 
     def groups(self, request: Request) -> Response:
-        """Show all groups, filtered, sorted and in pages."""
+        """Show the groups that match the filter, sorted and divided into pages."""
         query = request.query_params
         text, state, sort = query.get("text", ""), query.get("state", ""), query.get("sort", "group")
         sort = sort if sort in _SORTS else "group"
@@ -138,7 +138,7 @@ class Pages:
         )
 
     def window(self, request: Request) -> Response:
-        """Show the picture of the window of a share-partition, and its ranges."""
+        """Show a picture of the states of a share-partition's records, and a list of the ranges in it."""
         group = self._visible_group(request)
         partition = _partition(group, request)
         bounds = _bounds(partition)
@@ -214,7 +214,7 @@ class Pages:
         )
 
     def dead_ends(self, request: Request) -> Response:
-        """Show records that were rejected, or archived at the delivery count limit."""
+        """Show records that were rejected, or that were archived because of the delivery count limit."""
         query, caller = request.query_params, caller_of(request)
         group_id, cause = query.get("group", ""), query.get("cause", "")
         hours = whole_number(query.get("hours"), _HOURS[1])
@@ -246,7 +246,10 @@ class Pages:
         )
 
     def _check_sees_all(self, caller: Caller, group_id: str, group_ids: Iterable[str]) -> None:
-        """Reject a request for all groups if the caller may not see all of them, including deleted groups."""
+        """Reject a request for all groups if the caller may not see each group in `group_ids`.
+
+        These may include deleted groups.
+        """
         may_see = self._parts.authorization.may_see_group
         if not group_id and not all(may_see(caller, each) for each in group_ids):
             raise HTTPException(403, "specify a group, because you may not see all groups")
@@ -267,7 +270,7 @@ class Pages:
     # -- shared by the pages
 
     def _visible_group(self, request: Request) -> GroupView:
-        """Return the group of the request. Raise an error if its caller may not see it."""
+        """Return the group of the request. Raise an error if the caller may not see it or the group does not exist."""
         group_id = request.query_params.get("group", "")
         group = self._parts.snapshots.newest.groups.get(group_id)
         topics = {row.topic for row in group.partitions} if group is not None else set()
@@ -303,7 +306,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def _order(group: GroupView, sort: str) -> tuple[float, str]:
-    """Return the sort key of a group: descending values, unknown values last, then by id."""
+    """Return the sort key of a group: by descending value of the column `sort`, then by id. Unknown values are last."""
     values: dict[str, float | None] = {
         "group": 0,
         "lag": group.lag,
@@ -324,7 +327,7 @@ def _partition(group: GroupView, request: Request) -> PartitionView:
 
 
 def _bounds(partition: PartitionView) -> Span | None:
-    """Return the span of all known offsets; None if nothing is known, or the log is empty."""
+    """Return the span of all known offsets of a share-partition, None if no offsets are known or the log is empty."""
     start, log, batches = partition.start_offset, partition.log, partition.batches
     if start is None and log is None:
         return None
@@ -341,7 +344,7 @@ def _in_flight(partition: PartitionView, bounds: Span) -> Span:
 
 
 def _span(request: Request, partition: PartitionView, bounds: Span) -> Span:
-    """Return the span of the request, clipped to the bounds, or else that of the records in flight."""
+    """Return the requested span, limited to `bounds`. Without a valid one, return the span of the records in flight."""
     first = whole_number(request.query_params.get("first"), -1)
     last = whole_number(request.query_params.get("last"), -1)
     if not 0 <= first <= last or last < bounds.first or first > bounds.last:
@@ -350,7 +353,7 @@ def _span(request: Request, partition: PartitionView, bounds: Span) -> Span:
 
 
 def _ways(span: Span, bounds: Span, partition: PartitionView) -> dict[str, Span]:
-    """Return the spans that the page links to."""
+    """Return {name of a link: span that the link shows}, for the navigation links of the page."""
     step = max(1, span.records // 2)
     return {
         "left": move_span(span, bounds, -step),
@@ -363,7 +366,7 @@ def _ways(span: Span, bounds: Span, partition: PartitionView) -> dict[str, Span]
 
 
 def _standing(partition: PartitionView, offset: int) -> Piece | None:
-    """Return the state of a record; None if it does not exist or is not known."""
+    """Return the state of a record, None if the record does not exist or its state is not known."""
     bounds = _bounds(partition)
     if bounds is None or not 0 <= offset <= bounds.last or partition.start_offset is None:
         return None
@@ -372,6 +375,6 @@ def _standing(partition: PartitionView, offset: int) -> Piece | None:
 
 
 def _in_steps(counts: list[tuple[datetime, int, int]], step: int) -> list[tuple[datetime, int, int]]:
-    """Sum the counts of `step` hours each."""
+    """Combine the counts of each `step` successive hours into their sum."""
     parts = [counts[at : at + step] for at in range(0, len(counts), step)]
     return [(part[0][0], sum(row[1] for row in part), sum(row[2] for row in part)) for part in parts]

@@ -5,12 +5,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-#: Rows of a page.
+#: Default number of rows of a page.
 ROWS = 50
 
 
 class Page(NamedTuple, Generic[T]):
-    """A page of the rows of a list. `number` is from 1 to `pages`."""
+    """One page of a list. `number` is its number, from 1 to `pages`. `total` is the number of rows of the list."""
 
     rows: Sequence[T]
     number: int
@@ -19,7 +19,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 def page_of(rows: Sequence[T], number: int, size: int = ROWS) -> Page[T]:
-    """Return the page with this number, or the nearest one. An empty list has one empty page."""
+    """Return the page with this number, or the nearest existing page. An empty list has one empty page."""
     count = max(1, -(-len(rows) // size))
     number = max(1, min(number, count))
     return Page(rows[(number - 1) * size : number * size], number, count, len(rows))

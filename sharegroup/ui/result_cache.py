@@ -8,13 +8,13 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-#: A result is cached for at least this time in seconds, and for at least nine times the duration of its creation.
+#: A result is cached for `MIN_AGE_S` seconds, or for `_TIMES` times the duration of its creation if this is longer.
 MIN_AGE_S, _TIMES = 10.0, 9
 _MAX_RESULTS = 32
 
 
 class ResultCache:
-    """Cache that creates one result at a time. `clock` is in seconds."""
+    """A cache of results. It creates one result at a time. `clock` returns the time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

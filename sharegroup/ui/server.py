@@ -43,7 +43,11 @@ class PageUnavailableError(ShareGroupError):
 
 
 class PageServer:
-    """Server of the page at one address. The constructor raises InvalidConfigError or PageUnavailableError."""
+    """Serves the page at one address.
+
+    The constructor raises InvalidConfigError if the configuration or one of its files is invalid, and
+    PageUnavailableError if the address is not available.
+    """
 
     def __init__(
         self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
@@ -97,7 +101,7 @@ class PageServer:
             reloading.cancel()
 
     async def _reload(self) -> None:
-        """Read users and access control list again when they change."""
+        """Check every second whether users or access control list have changed, and reload them."""
         while True:
             await asyncio.sleep(_RELOAD_INTERVAL_S)
             await asyncio.to_thread(self._pages.reload)
@@ -105,14 +109,14 @@ class PageServer:
                 self._authorization.replace_list(self._acl.value)
 
     def stop(self, *_: object) -> None:
-        """Stop the server soon. May be called from any thread or by a signal handler."""
+        """Make `serve` return soon. May be called from any thread or by a signal handler."""
         self._server.should_exit = True
 
 
 def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None:
-    """Serve until SIGTERM or SIGINT, with low priority, so that a job on the same machine is not slowed down.
+    """Serve until SIGTERM or SIGINT. The process has a low priority, so that it does not slow down a job.
 
-    Raise InvalidConfigError or PageUnavailableError.
+    Raise the same errors as the constructor of `PageServer`.
     """
     set_up_audit_log()
     server = PageServer(config, host, port, allows_changes)

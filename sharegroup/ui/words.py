@@ -1,4 +1,4 @@
-"""Text formats of numbers and times, and addresses of pages. No I/O."""
+"""Formats numbers and times as text, and creates addresses of pages. No I/O."""
 
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -7,12 +7,15 @@ UNKNOWN = "–"
 
 
 def number(value: int | None) -> str:
-    """Return a number with thousands separators."""
+    """Return a number as text with thousands separators, `UNKNOWN` for None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds", zone: str = "") -> str:
-    """Return a time, or ms since 1970, in UTC. A number outside the calendar, as producers may send, stays in ms."""
+    """Return a datetime, or ms since 1970, as text in UTC. `zone` is the suffix for UTC.
+
+    If the number of ms is not a valid date, as producers may send, it is returned in ms.
+    """
     if at is None:
         return UNKNOWN
     try:
@@ -23,12 +26,12 @@ def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds",
 
 
 def age(at_ms: int | None, now_ms: int) -> str:
-    """Return the time since `at_ms`, in its two largest units."""
+    """Return the time between `at_ms` and `now_ms` as text, in its two largest units."""
     return UNKNOWN if at_ms is None else duration(max(0, now_ms - at_ms) // 1000)
 
 
 def duration(seconds: int) -> str:
-    """Return a duration in its two largest units."""
+    """Return a duration as text in its two largest units, such as "1 h 20 min"."""
     for large, length, small, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
         if seconds >= length:
             rest = seconds % length // part
@@ -37,13 +40,13 @@ def duration(seconds: int) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return the rate at which a lag grows (+) or falls (-)."""
+    """Return as text how many records per second a lag grows (+) or falls (-)."""
     if per_second is None:
         return UNKNOWN
     return "steady" if abs(per_second) < 0.05 else f"{per_second:+,.1f}/s"
 
 
 def address(path: str, /, **query: object) -> str:
-    """Return the address of a page with a query, without values that are None."""
+    """Return the address of a page with query parameters. Parameters with the value None are left out."""
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

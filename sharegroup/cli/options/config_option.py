@@ -24,7 +24,7 @@ JobTimeout = Annotated[float, typer.Option(help="Maximum time to wait for the re
 
 
 def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
-    """Return the result of `run` with the loaded file. For an error, print it and exit with code 1."""
+    """Load the file, call `run` with it, and return the result. If there is an error, print it and exit with code 1."""
     loaded = load_or_exit(config)
     try:
         return run(loaded)

@@ -32,14 +32,14 @@ Timeout = Annotated[int, typer.Option(min=1, help="Maximum time to retry, in ms.
 
 
 class CommandError(ShareGroupError):
-    """A command cannot be executed. The text has the reason."""
+    """A command cannot be executed. The message states the reason."""
 
 
 @contextmanager
 def admin_client(
     bootstrap_server: str | None, command_config: Path | None, timeout_ms: int
 ) -> Iterator[ShareGroupAdmin]:
-    """Yield an admin client, and close it.
+    """Yield an admin client, and close it after the `with` block.
 
     Raise CommandError or InvalidConfigError for invalid options, and KafkaError if the client cannot connect.
     """
@@ -51,10 +51,10 @@ def admin_client(
 
 
 def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
-    """Return kafka-python's settings for the command's clients, and turn off their log unless --verbose is set.
+    """Return kafka-python's settings for the command's clients. Turn off kafka-python's log unless --verbose is set.
 
-    The log is not needed, because the command itself reports errors. Raise CommandError if --bootstrap-server is
-    missing or the properties file cannot be read, and InvalidConfigError if one of its properties is invalid.
+    This log is not needed, because the command itself reports errors. Raise CommandError if --bootstrap-server is
+    missing or the properties file cannot be read, and InvalidConfigError if a property in the file is invalid.
     """
     if not bootstrap_server:
         raise CommandError('Missing required argument "[bootstrap-server]"')
@@ -92,7 +92,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 @contextmanager
 def reporting_errors(action: str) -> Iterator[None]:
-    """Print an error that the `with` block raises as one line to standard error, and exit with code 1."""
+    """If the `with` block raises an error, print it as one line to standard error and exit with code 1.
+
+    `action` names the failed action in the messages of Kafka errors.
+    """
     from kafka.errors import KafkaError
 
     from sharegroup.kafka_clients.admin.errors import error_text

@@ -1,20 +1,20 @@
-"""Options with an optional value, as in Kafka's tools: `--state`, or `--state Empty,Stable`."""
+"""Support for options whose value may be omitted, as in Kafka's tools: `--state`, or `--state Empty,Stable`."""
 
 from typing import Any, ClassVar
 
 from typer.core import TyperCommand
 
-#: The value of an option that is given without a value.
+#: The value that a command receives for an option that is given without a value.
 NO_VALUE = ""
 
 
 class OptionalValues(TyperCommand):
-    """A command that sets NO_VALUE for options in `names` that are given without a value."""
+    """A command that accepts the options in `names` without a value. Such an option gets the value NO_VALUE."""
 
     names: ClassVar[frozenset[str]] = frozenset({"--state", "--watch"})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Add NO_VALUE if the next argument is an option or missing, then parse as Typer does."""
+        """Parse the arguments as Typer does. First add NO_VALUE to options in `names` that have no value."""
         following = [*args[1:], "-"]
         return super().parse_args(
             ctx,

@@ -31,7 +31,7 @@ OutputOption = Annotated[
 
 
 class Column(NamedTuple):
-    """A column: its heading, the key of its value in a row, its minimum width, and the text format of a value."""
+    """A column of a table: its heading, the key of its value in a row, its minimum width, and a text formatter."""
 
     head: str
     key: str
@@ -46,7 +46,10 @@ class Output:
         self.kind = kind
 
     def tables(self, columns: Sequence[Column], tables: Iterable[Sequence[Row]], *, blank_line: bool = True) -> None:
-        """Print tables with the same columns, without empty ones; in JSON and YAML, one list of all rows."""
+        """Print several tables with the same columns. Empty tables are left out.
+
+        In JSON and YAML, the rows of all tables are printed as one list.
+        """
         if self.kind is not OutputFormat.TABLE:
             self.document([{c.key: row.get(c.key) for c in columns} for rows in tables for row in rows])
             return
@@ -64,7 +67,7 @@ class Output:
             typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
     def print_line(self, text: str) -> None:
-        """Print a line of text, only in the table format."""
+        """Print a line of text. In JSON and YAML, print nothing."""
         if self.kind is OutputFormat.TABLE:
             print_line(text)
 
@@ -80,7 +83,7 @@ def warn(text: str) -> None:
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
-    """Return headings and rows, left-aligned. A missing value is `-`; control characters are escaped."""
+    """Return a table as left-aligned text with headings. Missing values are `-`; control characters are escaped."""
     lines = [[column.head for column in columns]]
     lines += [[_shown(column, row.get(column.key)) for column in columns] for row in rows]
     widths = [max(column.width, *(len(line[number]) for line in lines)) for number, column in enumerate(columns)]
@@ -90,7 +93,7 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
 
 
 def time_text(at: datetime | int | None) -> str | None:
-    """Return a time, or milliseconds since 1970, as text in UTC with milliseconds; None for None."""
+    """Return a datetime, or ms since 1970, as text in UTC with milliseconds. Return None if `at` is None."""
     return None if at is None else moment(at, "T", "milliseconds", "Z")
 
 

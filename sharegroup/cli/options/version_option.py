@@ -20,7 +20,7 @@ Version = Annotated[bool, typer.Option("--version", help="Show the version and e
 
 
 def with_version(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the option --version, which is added to the signature that Typer reads."""
+    """Return the command with an additional option --version. The option is added to the signature that Typer reads."""
 
     def run(**given: Any) -> None:
         given.pop("version", None)

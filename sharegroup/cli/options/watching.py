@@ -1,4 +1,4 @@
-"""The option `--watch`: repeat a command that only reads, until Ctrl-C."""
+"""The option `--watch`, which repeats a read-only command until Ctrl-C."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from itertools import count as count_up
 
 import typer
 
-#: Clear the terminal and move the cursor to its top.
+#: The escape sequence that clears the terminal and moves the cursor to the top.
 _CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -17,7 +17,10 @@ def repeat(
     pause: Callable[[float], None] = time.sleep,
     count: int | None = None,
 ) -> int:
-    """Call `show` once, or every `interval_s` seconds until Ctrl-C or for `count` times. Return exit code 0."""
+    """Call `show` every `interval_s` seconds until Ctrl-C, at most `count` times. Return exit code 0.
+
+    If `interval_s` is None, call `show` once. If `count` is None, the number of calls is not limited.
+    """
     if interval_s is None:
         show()
         return 0

@@ -1,4 +1,4 @@
-"""Running the gateway until a signal stops it."""
+"""Runs the gateway until a signal stops it."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ logger = logging.getLogger(__name__)
 
 
 def run_gateway(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT, drain, and return the exit code.
+    """Serve until SIGTERM or SIGINT, let the clients finish (drain), and return the exit code.
 
-    The code is 1 if the brokers or a port are not available.
+    The exit code is 1 if the brokers or a port are not available.
     """
     set_up_audit_log()
     try:

@@ -1,7 +1,7 @@
 """Several gateways on one machine, each with its own ports, started by one command.
 
-They work together like the gateways of a cluster. They do not share ports (SO_REUSEPORT), because a gateway responds
-from its own state of a member, and the connections of a member to a shared port would go to different processes. See
+They work together like the gateways of a cluster. They do not share ports (SO_REUSEPORT), because each gateway stores
+the state of its members. With a shared port, the connections of one member would go to different gateways. See
 docs/gateways.md.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Difference between the base ports of two workers.
+#: Difference between the base ports of two successive workers.
 PORTS_EACH = 100
 #: Delay before a worker is restarted, in seconds.
 _PAUSE_S = 1.0
@@ -34,8 +34,8 @@ def worker_commands(
 ) -> list[list[str]]:
     """Return the command line of each worker.
 
-    `gateway` has the ports of the first worker; the others use the ports after them. With port 0, the system
-    chooses a port for each worker.
+    `gateway` has the ports of the first worker. For each further worker, the base port is `PORTS_EACH` higher and the
+    metrics port one higher. Base port 0 stays 0: the system chooses the ports. Metrics port 0 means no metrics server.
     """
     command = [sys.executable, "-m", "sharegroup.cli", *(["--verbose"] if is_verbose else []), "gateway"]
     command += [f"--config={config}", "--ui-port=0"]
@@ -55,8 +55,8 @@ def worker_commands(
 def run_workers(commands: Sequence[Sequence[str]]) -> int:
     """Keep the workers running until SIGTERM or SIGINT, stop them, and return the exit code.
 
-    A worker that was killed by a signal is restarted. A worker that exits has logged the reason. All others are then
-    stopped, and its exit code is returned.
+    A worker that was killed by a signal is restarted. If a worker exits by itself, it has logged the reason: all other
+    workers are stopped, and the highest exit code is returned.
     """
     return asyncio.run(_run(commands))
 

@@ -31,7 +31,7 @@ def job(
 
 
 def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
-    """Replace this process by `sharegroup.spark.job.run_job`. Raise JarsError."""
+    """Replace this process by `sharegroup.spark.job.run_job`. Raise JarsError if Java or a JAR is missing."""
     from sharegroup.spark.local_spark import local_settings, pyspark_environment
 
     settings = local_settings([job_config.tables_path, job_config.checkpoint_path])

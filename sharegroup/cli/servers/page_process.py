@@ -1,4 +1,4 @@
-"""The web page of a gateway: `sharegroup ui` in its own process, so that it does not block the event loop."""
+"""Runs the web page of a gateway, `sharegroup ui`, in its own process. So it cannot block the gateway's event loop."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ _STOP_TIMEOUT_S = 10.0
 
 @contextmanager
 def running_page(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
-    """Run the page at a port, unless the port is 0, and stop it at the end. The page logs its own errors."""
+    """Run the page on a port during the `with` block, unless the port is 0. The page logs its own errors."""
     if not port:
         yield
         return

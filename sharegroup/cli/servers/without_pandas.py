@@ -1,7 +1,7 @@
-"""Prevent the import of pandas in processes that do not use it.
+"""Prevents the import of pandas in processes that do not use it.
 
-pyarrow imports pandas, if it is installed, with its first array. This would cost each gateway 40 MB and most of a
-second. pyarrow also works without pandas.
+If pandas is installed, pyarrow imports it when the first array is created. This would cost each gateway 40 MB and most
+of a second. pyarrow also works without pandas.
 """
 
 import sys
@@ -16,5 +16,5 @@ class _NoPandas(MetaPathFinder):
 
 
 def disable_pandas() -> None:
-    """Make `import pandas` fail from now on, unless it is already imported."""
+    """Make `import pandas` fail from now on. If pandas is already imported, this has no effect."""
     sys.meta_path.insert(0, _NoPandas())

@@ -1,7 +1,7 @@
-"""Arguments of `share-groups`, and the checks of their combinations, in Kafka's words.
+"""The arguments of `share-groups`, and the checks of their combinations, with Kafka's messages.
 
-The checks have the order of Kafka (ShareGroupCommandOptions.checkArgs), so the first of several errors is the same.
-Options that Kafka does not have are checked in the same way.
+The checks have the same order as in Kafka (ShareGroupCommandOptions.checkArgs). So if there are several errors, the
+same one is reported as in Kafka. Options that Kafka does not have are checked in the same way.
 """
 
 import operator
@@ -43,7 +43,7 @@ class DescribeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The values of the options; False, None or empty for options that were not given."""
+    """The values of the options. The value of an option that was not given is False, None or ()."""
 
     list_: bool = False
     describe: bool = False
@@ -75,12 +75,12 @@ class Arguments:
     watch: str | None = None
 
     def has(self, option: str) -> bool:
-        """Return whether an option was given, by its name with dashes."""
+        """Return whether an option was given. `option` is its name with dashes, such as "all-groups"."""
         value = getattr(self, "list_" if option == "list" else option.replace("-", "_"))
         return value is not None and value is not False and value != ()
 
     def given(self, *options: str) -> list[str]:
-        """Return those of `options` that were given."""
+        """Return the options among `options` that were given."""
         return [option for option in options if self.has(option)]
 
     @property
@@ -91,13 +91,13 @@ class Arguments:
 
     @property
     def watch_s(self) -> float | None:
-        """Seconds between two updates; None to show the result once."""
+        """Seconds between two updates. None means that the result is shown once."""
         if self.watch is None:
             return None
         return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)
 
     def check(self) -> None:
-        """Raise UsageError for an invalid combination, before anything is requested or changed."""
+        """Raise UsageError for an invalid combination of options. No request is sent before this check."""
         if len(self.given(*ACTIONS)) != 1:
             raise UsageError(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}.")
         (action,) = self.given(*ACTIONS)
@@ -157,7 +157,8 @@ def _check_reset_offsets(a: Arguments) -> None:
 def _excludes(first: str, other: str) -> bool:
     """Return whether two options are mutually exclusive.
 
-    They are if both are scenarios, if both are scopes, or if one is `from-file`.
+    They are exclusive if both are scenarios (such as `to-latest`), if both are scopes (such as `topic`), or if one of
+    them is `from-file`.
     """
     return (first in SCENARIOS) == (other in SCENARIOS) or "from-file" in (first, other)
 
@@ -170,7 +171,7 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "reset-offsets": _check_reset_offsets,
 }
 
-#: The actions that accept an option, for options that not all actions accept. `--describe` accepts `--topic` only with
+#: {option: actions that accept it}, for options that not all actions accept. `--describe` accepts `--topic` only with
 #: `--history`.
 _SCOPES = {
     "all-groups": ("list", "describe", "delete"),
@@ -231,7 +232,7 @@ def _names(options: tuple[str, ...]) -> str:
 
 
 def parse_states(text: str) -> list[str]:
-    """Parse the states of `--list --state S,S`, in any case. Raise UsageError."""
+    """Parse the states of `--list --state S,S` in upper or lower case. Raise UsageError for an unknown state."""
     wanted = [name.strip() for name in text.split(",")] if text else []
     known = {name.lower(): name for name in STATES}
     if any(name.lower() not in known for name in wanted):
@@ -250,9 +251,9 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def parse_lag_filter(text: str) -> Callable[[int | None], bool]:
-    """Return a function that checks a lag against a text such as `>0`, `>=10`, `<5`, `<=5` or `=0`.
+    """Return a function that returns whether a lag matches a filter such as `>0`, `>=10`, `<5`, `<=5` or `=0`.
 
-    An unknown lag (None) never matches. Raise UsageError if the text is invalid.
+    An unknown lag (None) never matches. Raise UsageError if the filter is invalid.
     """
     match = re.fullmatch(r"\s*(>=|<=|>|<|=|)\s*([0-9]+)\s*", text)
     if match is None:

@@ -13,7 +13,7 @@ _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
 
 def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete share groups that have no members, independently of each other. Return the exit code."""
+    """Delete share groups that have no members. A failure does not affect other groups. Return the exit code."""
     states = {group.group_id: group.group_state for group in admin.list_groups()}
     group_ids = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
     problems = {group_id: _problem(group_id, states.get(group_id)) for group_id in group_ids}
@@ -30,7 +30,7 @@ def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) 
 
 
 def _problem(group_id: str, state: str | None) -> str | None:
-    """Return why a group cannot be deleted, without a request, or None."""
+    """Return the reason why a group in this state cannot be deleted, or None if it can. Sends no request."""
     if state is None:
         return f"Group '{group_id}' is not a share group."
     if state == DEAD:

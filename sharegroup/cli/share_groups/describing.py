@@ -1,4 +1,4 @@
-"""`share-groups --describe`: offsets and lags, members and states, from Kafka's protocol."""
+"""`share-groups --describe`: offsets and lags, members or states of groups, read with Kafka's protocol."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""`share-groups --list`: group ids, or a table with `--state`."""
+"""`share-groups --list`: prints group ids or, with `--state`, a table of groups and their states."""
 
 from sharegroup.cli.options.output import Column, Output, OutputFormat
 from sharegroup.cli.share_groups.arguments import Arguments, parse_states
@@ -8,7 +8,7 @@ _COLUMNS = (Column("GROUP", "group"), Column("STATE", "state"))
 
 
 def list_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> None:
-    """Print all share groups, or those in some states, by id."""
+    """Print all share groups, or those in the requested states, sorted by id."""
     listed = admin.list_groups(states=parse_states(arguments.state or ""))
     if arguments.state is None and output.kind is OutputFormat.TABLE:
         for group in listed:

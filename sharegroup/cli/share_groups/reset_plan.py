@@ -1,4 +1,4 @@
-"""Computes the new start offsets of `--reset-offsets`. They are called the plan: {partition: new start offset}."""
+"""Computes the plan of `--reset-offsets`: {partition: new start offset}."""
 
 import csv
 import io
@@ -49,7 +49,11 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
 def _existing(
     admin: ShareGroupAdmin, topics: Mapping[str, list[int] | None], named: Iterable[TopicPartition] = ()
 ) -> list[TopicPartition]:
-    """Return the partitions in `named`, or else those of `topics`. Raise KafkaError if one is not available."""
+    """Return the sorted partitions in `named`. If `named` is empty, return those of `topics`.
+
+    `topics` is {topic: partitions}, where None means all partitions of the topic. Raise KafkaError if a partition does
+    not exist or has no leader.
+    """
     found = admin.leaders(topics)
     selected = set(named) or {
         TopicPartition(topic, partition)
@@ -68,7 +72,10 @@ def _quoted(partitions: Iterable[TopicPartition]) -> str:
 
 
 def parse_topics(arguments: Iterable[str]) -> dict[str, list[int] | None]:
-    """Parse `t` and `t:0,1,2` to {topic: partitions, or None for all}. Raise CommandError for another format."""
+    """Parse arguments `t` or `t:0,1,2` to {topic: partitions}, where None means all partitions of the topic.
+
+    Raise CommandError for another format.
+    """
     topics: dict[str, list[int] | None] = {}
     for argument in arguments:
         topic, colon, text = argument.partition(":")
@@ -87,7 +94,7 @@ def _partition(text: str, argument: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Parse `YYYY-MM-DDThh:mm:ss.sss`, in UTC if it has no offset, to ms since 1970.
+    """Parse `YYYY-MM-DDThh:mm:ss.sss` to ms since 1970. A time without a UTC offset is in UTC.
 
     Raise CommandError for another format.
     """
@@ -115,7 +122,7 @@ def _at(
 
 
 def clamp(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> ResetPlan:
-    """Return the offsets, limited to the ranges of their logs (KIP-1323). Print a warning for each changed offset."""
+    """Return the offsets, each limited to the range of its log (KIP-1323). Print a warning for each changed offset."""
     plan = {}
     for key, offset in sorted(wanted.items()):
         plan[key] = min(max(offset, logs[key].start), logs[key].end)
@@ -153,7 +160,7 @@ def read_plan(path: Path, group_id: str) -> ResetPlan:
 
 
 def write_plan(plan: Mapping[TopicPartition, int]) -> str:
-    """Return the plan as CSV, which `--from-file` reads."""
+    """Return the plan as CSV. `--from-file` reads this format."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((key.topic, key.partition, offset) for key, offset in plan.items())
     return text.getvalue()

@@ -2,14 +2,14 @@
 
 {hostname}.gateways.default.svc:{port}                              one template for all ports
 1=kafka-1.example.com:9092, 2=kafka-2.example.com:9092              an address for each broker id
-standby=10.0.0.7:9191, broker-{broker}.example.com:{port}           one listener by name, a template for the others
+standby=10.0.0.7:9191, broker-{broker}.example.com:{port}           one address by name, a template for all other ports
 """
 
 import re
 from collections.abc import Mapping
 from typing import Self
 
-#: The name of the standby port, which is for clients of other gateways. It is written instead of a broker id.
+#: The name, instead of a broker id, of the standby port. Clients of other gateways use this port.
 STANDBY = "standby"
 _ENTRY = re.compile(r"(?:(\d+|standby)=)?([^\s,=]+)")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]{}]+):(\d+)")
@@ -27,7 +27,7 @@ class AdvertisedListeners:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the value of the key; an empty value sets no address. Raise ValueError if it is invalid."""
+        """Parse the value of the config key. An empty value sets no address. Raise ValueError if it is invalid."""
         named: dict[str, str] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
             found = _ENTRY.fullmatch(entry)
@@ -42,7 +42,11 @@ class AdvertisedListeners:
         return cls(named, others)
 
     def address(self, listener: int | str, port: int, hostname: str) -> tuple[str, int] | None:
-        """Return the advertised (host, port) of a broker id or STANDBY, which listens on `port`; None if not set."""
+        """Return the advertised (host, port) of a listener, None if none is configured for it.
+
+        `listener` is a broker id or STANDBY, and `port` is the port that it listens on. `port` and `hostname` replace
+        the placeholders of a template.
+        """
         template = self._named.get(str(listener), self._others)
         return _address(template, str(listener), port, hostname) if template else None
 

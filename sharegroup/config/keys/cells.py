@@ -11,13 +11,13 @@ from sharegroup.config.family import ConfigFamily, key
 from sharegroup.config.keys.job import JobConfig
 from sharegroup.types import is_topic_name
 
-#: The cell of the only job of a configuration without cells.
+#: The name of the cell if the configuration has no cells, so that there is only one job.
 NO_CELL = ""
 _NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")
 
 
 def _names(value: object) -> object:
-    """Parse a list, or a text with commas."""
+    """Parse the names of cells: a list, or names separated by commas in one text."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError("Not a list")
@@ -37,7 +37,7 @@ def _groups(value: object) -> object:
 
 
 class CellsConfig(ConfigFamily):
-    """Keys of the section `cells`. Without names there is one job, `NO_CELL`."""
+    """Keys of the section `cells`. Without `cell.names` there is one job, whose cell is `NO_CELL`."""
 
     names: Annotated[tuple[str, ...], BeforeValidator(_names)] = key(
         "cell.names",
@@ -56,14 +56,14 @@ class CellsConfig(ConfigFamily):
     def cell_of(self, group_id: str) -> str:
         """Return the cell of a group: as configured, or else the cell with the highest SHA-256 of "cell\\ngroup".
 
-        With this hash a new cell receives groups from the others, and no group moves between the others.
+        When a cell is added, some groups move to the new cell, and no group moves between the existing cells.
         """
         if group_id in self.groups:
             return self.groups[group_id]
         return max(self.names, key=lambda cell: _weight(cell, group_id), default=NO_CELL)
 
     def problems(self, job: JobConfig) -> list[str]:
-        """Return a sentence for each rule between keys that the configuration violates."""
+        """Return one sentence for each problem: an unknown cell in `group.cells`, or an invalid topic name."""
         unknown = sorted({cell for cell in self.groups.values() if cell not in self.names})
         problems = [f"group.cells has the cell {cell}, which is not in cell.names" for cell in unknown]
         for cell in self.names:
@@ -75,7 +75,7 @@ class CellsConfig(ConfigFamily):
 
 
 def job_of_cell(job: JobConfig, cell: str) -> JobConfig:
-    """Return the section `job` for a cell: its folders are subfolders, its topics end with the name of the cell."""
+    """Return the section `job` for a cell. Its folders are subfolders, and its topic names end with the cell's name."""
     if cell == NO_CELL:
         return job
     folders = {name: f"{getattr(job, name).rstrip('/')}/{cell}" for name in ("tables_path", "checkpoint_path")}

@@ -1,8 +1,8 @@
-"""The Kafka client properties of key `kafka`, by Java's names, and their counterparts in kafka-python.
+"""The Kafka client properties in the config key `kafka`, with Java's names, and their counterparts in kafka-python.
 
-Spark reads with Kafka's Java consumer, which gets every property unchanged. All other clients (producers, admin clients
-and offset polls of the job, the gateway, a ShareConsumer) use kafka-python, which has fewer properties, with other
-names and types. Only properties about connecting are translated. Properties that only Java has are allowed.
+Spark reads with Kafka's Java consumer, to which every property is passed unchanged. All other clients (producers, admin
+clients and offset polls of the job, the gateway, a ShareConsumer) use kafka-python, which has fewer properties with
+other names and types. Only properties about connecting are translated. Properties that only Java has are allowed.
 """
 
 import re
@@ -17,7 +17,8 @@ _INT_MAX = 2**31 - 1
 class PythonProperty(NamedTuple):
     """A property of kafka-python.
 
-    `parse` converts the text of Java's property. Its ValueError does not contain the text, which may be a secret.
+    `parse` converts the text of Java's property. If the text is invalid, it raises a ValueError. The error does not
+    contain the text, which may be a secret.
     """
 
     name: str
@@ -43,19 +44,19 @@ def _one_of(*values: str) -> Callable[[str], str]:
 
 
 def _buffer_bytes(text: str) -> int | None:
-    """Return a buffer size. Java's -1, the default of the operating system, is None in kafka-python."""
+    """Return a buffer size. Java's -1 (the operating system's default) becomes None, as kafka-python expects."""
     size = _whole(-1)(text)
     return None if size == -1 else size
 
 
 def _checks_hostname(text: str) -> bool:
-    """Return whether host names are verified. Java's empty algorithm means no."""
+    """Return whether host names are verified. In Java, an empty algorithm means that they are not."""
     return _one_of("https", "HTTPS", "none", "")(text.strip()) in ("https", "HTTPS")
 
 
-#: The properties about connecting, by Java's name. The last three have librdkafka's names and take precedence.
-#: kafka-python requires request.timeout.ms to be above the wait of a fetch (500 ms), and below the delivery timeout of
-#: a row (2 minutes) and the idle timeout of a connection.
+#: {Java's name: kafka-python's property}, for properties about connecting. The last three names are librdkafka's; these
+#: properties take precedence. kafka-python requires request.timeout.ms to be above the maximum wait of a fetch
+#: (500 ms), and below the producer's delivery timeout (2 minutes) and the idle timeout of a connection.
 PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
     "client.id": PythonProperty("client_id"),
     "client.dns.lookup": PythonProperty(
@@ -110,11 +111,11 @@ _ONLY_JAVA = frozenset(
 )
 _ONLY_JAVA_FAMILIES = ("sasl.login.", "sasl.oauthbearer.")
 
-#: Properties that the job or Spark's reader sets.
+#: Properties that users may not set, because the job or Spark's reader sets them.
 _SET_BY_JOB = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"}
 )
-#: Properties for certificates that only Java reads, and the property that gives kafka-python a file instead.
+#: {certificate store or property that only Java reads: property that names a PEM file for kafka-python}.
 _STORES = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
 _INLINE = {
     "ssl.truststore.certificates": "ssl.ca.location",
@@ -124,7 +125,7 @@ _INLINE = {
 
 
 def property_problems(properties: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each invalid property, without its value, which may be a password."""
+    """Return a sentence for each invalid property. It does not contain the value, which may be a password."""
     problems = [problem for name, text in properties.items() if (problem := _problem(name, text))]
     for store, instead in _STORES.items():
         if not _is_pem(properties, store) and instead not in properties:
@@ -138,7 +139,7 @@ def property_problems(properties: Mapping[str, str]) -> list[str]:
 
 
 def is_read(name: str, properties: Mapping[str, str]) -> bool:
-    """Return whether kafka-python gets this property. Stores in a format other than PEM are left out."""
+    """Return whether this property is passed to kafka-python. Key and trust stores are passed only if they are PEM."""
     store = name.removesuffix(".location")
     return name in PYTHON_PROPERTIES and (store not in _STORES or _is_pem(properties, store))
 

@@ -1,4 +1,4 @@
-"""`gateway.max.connections.per.ip.overrides`: connection limits of single addresses, as in Kafka."""
+"""`gateway.max.connections.per.ip.overrides`: connection limits of individual IP addresses, as in Kafka."""
 
 import ipaddress
 

@@ -1,8 +1,8 @@
 """Kafka's GROUP configs: the values that a group overrides, and the effective values.
 
-`GroupOverrides` has the values that were set; any key may be absent. `GroupConfig` has the effective values, with the
-job-level value for each absent key. It is stored in the offset of a streaming source, so it can be converted to JSON
-and back.
+`GroupOverrides` has the values that were set for a group; any key may be absent. `GroupConfig` has the group's
+effective values, with the job-level value for each absent key. A `GroupConfig` is stored in the offset of a streaming
+source, so it can be converted to JSON and back.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from sharegroup.config.keys.share_group import AssignorName, IsolationLevel, Res
 
 __all__ = ["BOUNDED", "JOB_KEYS", "GroupConfig", "GroupOverrides", "IsolationLevel"]
 
-#: Suffixes X of the keys that exist four times: group.share.X, group.share.min.X, group.share.max.X and share.X.
+#: Suffixes X for which there are four keys: group.share.X, group.share.min.X, group.share.max.X and share.X.
 BOUNDED = (
     "session.timeout.ms",
     "static.session.timeout.ms",
@@ -26,7 +26,7 @@ BOUNDED = (
     "record.lock.duration.ms",
     "static.record.lock.duration.ms",
 )
-#: The job-level key of each group key that has one.
+#: {group key: job-level key with its default}, for group keys that have a job-level key.
 JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.offset.reset", "isolation.level")} | {
     "share.assignor": "group.share.assignors"
 }
@@ -118,7 +118,7 @@ class GroupConfig:
 
     @classmethod
     def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> Self:
-        """Return the effective values: the group's own, and the job-level value for each key that it does not set."""
+        """Return the group's effective values: those that it sets, and job-level values for all other keys."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             own = getattr(overrides, field.name, None)
@@ -126,7 +126,7 @@ class GroupConfig:
         return cls(**merged)
 
     def to_json(self) -> dict[str, object]:
-        """Return a flat dict for `json.dumps`, which `from_json` converts back to an equal config."""
+        """Return a flat dict for `json.dumps`. `from_json` converts this dict back to an equal config."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         texts = {
             "auto_offset_reset": str(self.auto_offset_reset),

@@ -6,10 +6,10 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256")
-#: In the order of SaslHandshake responses.
+#: All supported mechanisms, in the order in which SaslHandshake responses list them.
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
-#: Signatures with a private key. `none` and the HS family are not supported: `none` proves nothing, and anyone who has
-#: the public key can forge HS256 (RFC 8725, section 2.1).
+#: Signature algorithms with a private key. `none` is not supported, because it proves nothing. The HS algorithms are
+#: not supported, because anyone who has the public key could forge a signature (RFC 8725, section 2.1).
 ALGORITHMS = (
     *("RS256", "RS384", "RS512"),
     *("PS256", "PS384", "PS512"),

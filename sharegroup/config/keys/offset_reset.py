@@ -11,7 +11,7 @@ ALLOWED = "earliest | latest | by_duration:<ISO-8601 duration>"
 
 
 class OffsetResetStrategy(str, Enum):
-    """The strategies of KIP-932 and KIP-1106."""
+    """The strategies that choose an initial start offset (KIP-932, KIP-1106)."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -19,7 +19,7 @@ class OffsetResetStrategy(str, Enum):
 
 
 class AutoOffsetReset(NamedTuple):
-    """A strategy. `duration_ms`, the milliseconds to go back from now, is only set for BY_DURATION."""
+    """A strategy. `duration_ms` is only set for BY_DURATION: reading starts at the records of this many ms ago."""
 
     strategy: OffsetResetStrategy
     duration_ms: int | None = None
@@ -34,7 +34,7 @@ class AutoOffsetReset(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a config value. Raise ValueError with a sentence about the problem."""
+        """Parse a config value. If it is invalid, raise ValueError with a sentence about the problem."""
         if text.lower().startswith(_BY_DURATION_PREFIX):
             return cls(OffsetResetStrategy.BY_DURATION, duration_to_ms(text[len(_BY_DURATION_PREFIX) :]))
         for strategy in (OffsetResetStrategy.EARLIEST, OffsetResetStrategy.LATEST):

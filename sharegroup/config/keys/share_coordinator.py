@@ -1,4 +1,4 @@
-"""Those of Kafka's broker keys share.coordinator.* that are supported. They control how often state is written."""
+"""The supported subset of Kafka's broker keys share.coordinator.*. They control how often state is written."""
 
 from sharegroup.config.family import ConfigFamily, Whole, key
 

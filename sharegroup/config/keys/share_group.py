@@ -1,4 +1,4 @@
-"""Those of Kafka's broker keys group.share.* that are supported: defaults and limits for the configs of groups."""
+"""The supported subset of Kafka's broker keys group.share.*: defaults and limits for the configs of groups."""
 
 from enum import Enum
 from typing import Annotated
@@ -8,13 +8,14 @@ from pydantic import BeforeValidator
 from sharegroup.config.family import ConfigFamily, Whole, key
 from sharegroup.config.keys.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
 
-#: Kafka's limit is 10,000. Here, records in flight are stored as ranges, whose cost does not depend on their length.
+#: The highest value of *.partition.max.record.locks. Kafka's limit is 10,000. This project stores records in flight as
+#: ranges, whose cost does not depend on their length.
 MAX_RECORD_LOCKS = 10_000_000
-#: The limit of KIP-345, which is longer than any restart takes.
+#: The highest timeout and lock duration of static members, in ms. This is the limit of KIP-345; restarts are shorter.
 MAX_STATIC_MS = 1_800_000
 #: The assignors of this project: Kafka's `simple`, and `all`.
 BUILT_IN_ASSIGNORS = ("simple", "all")
-#: The class of Kafka's assignor, which may be in a configuration that was copied from a broker.
+#: {class of Kafka's assignor: its name here}, for configurations that were copied from a broker.
 _KAFKA_ASSIGNORS = {"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"}
 _ALLOWED_ASSIGNORS = "simple, all, or the dotted names of classes"
 
@@ -34,7 +35,7 @@ def _parse_reset(value: object) -> object:
     return AutoOffsetReset.parse(value)
 
 
-#: A value of share.auto.offset.reset, or its text.
+#: The type of share.auto.offset.reset. Texts are parsed.
 Reset = Annotated[AutoOffsetReset, BeforeValidator(_parse_reset)]
 
 
@@ -44,7 +45,7 @@ def _assignor(value: object) -> object:
 
 
 def _assignors(value: object) -> tuple[str, ...]:
-    """Parse Kafka's LIST of assignors. The job checks at its start whether a class exists."""
+    """Parse Kafka's LIST of assignors. Whether a class exists is only checked when the job starts."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError("Not a list")
@@ -59,7 +60,7 @@ def _is_class_name(text: str) -> bool:
     return "." in text and all(part.isidentifier() for part in text.split("."))
 
 
-#: The name of an assignor.
+#: The type of share.assignor: the name of one assignor.
 AssignorName = Annotated[str, BeforeValidator(_assignor)]
 
 

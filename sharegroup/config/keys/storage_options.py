@@ -1,10 +1,10 @@
 """`tables.storage.options`: how delta-rs and Spark connect to the object store with the tables and checkpoints.
 
 delta-rs reads and writes the tables. Spark, with Hadoop's file systems, reads and writes the checkpoints and reads the
-tables in SQL. Their options have different names. `tables.storage.options` has delta-rs' names, in any case
-(AWS_ENDPOINT_URL), and this module derives Hadoop's properties for S3 from them. Options with the prefix `fs.` are
-Hadoop's; only Spark gets them, and they take precedence. For a missing option the libraries use their own defaults,
-such as the environment or the role of the machine.
+tables in SQL. delta-rs and Hadoop have different names for their options. `tables.storage.options` uses delta-rs'
+names, in upper or lower case (AWS_ENDPOINT_URL). This module derives Hadoop's properties for S3 from them. Options with
+the prefix `fs.` are Hadoop properties: only Spark uses them, and they take precedence over derived ones. If an option
+is missing, each library uses its own default, such as the environment or the role of the machine.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from sharegroup.config.nearest_name import nearest_hint
 _HADOOP = "fs."
 _S3_SCHEMES = ("s3://", "s3a://")
 
-#: S3A's property for each option of delta-rs.
+#: {option of delta-rs: property of Hadoop's S3A}.
 _TO_S3A = {
     "aws_access_key_id": "fs.s3a.access.key",
     "aws_secret_access_key": "fs.s3a.secret.key",
@@ -29,10 +29,10 @@ _PATH_STYLE = "fs.s3a.path.style.access"
 _VIRTUAL_HOSTED = "aws_virtual_hosted_style_request"
 _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
 
-#: delta-rs retries for three minutes by default if a store does not respond. During this time the job cannot stop, and
-#: clients of a gateway wait.
+#: Options with other defaults than in delta-rs. By default, delta-rs retries for three minutes if a store does not
+#: respond. During this time the job cannot stop, and clients of a gateway wait.
 _DEFAULTS = {"retry_timeout": "30s"}
-#: Values of options that are rejected: with them, two writers could commit the same version of a table.
+#: {option: rejected values}. With these values, two writers could commit the same version of a table.
 _UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
 #: delta-rs ignores unknown names. Here, an unknown name with this prefix is rejected, since it is probably misspelt.
 _AWS = "aws_"
@@ -79,7 +79,10 @@ _KNOWN_AWS = frozenset(
 
 
 def checked_options(value: object) -> object:
-    """Return the options as strings. Raise ValueError, without values in its text, because some are passwords."""
+    """Return the options as strings. Raise ValueError if an option is invalid.
+
+    The error contains no values that may be passwords.
+    """
     if not isinstance(value, Mapping):
         raise ValueError("Not a mapping of storage options")
     options = {str(name): _text(str(name), text) for name, text in value.items()}
@@ -89,13 +92,13 @@ def checked_options(value: object) -> object:
 
 
 def delta_options(options: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return the `storage_options` of delta-rs for tables below a path."""
+    """Return the `storage_options` that delta-rs needs for tables below a path."""
     own = {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
     return {**_DEFAULTS, **own} if "://" in path else own
 
 
 def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return Hadoop's properties for the options. A custom endpoint is accessed in path style, as delta-rs does."""
+    """Return Hadoop's properties for the options. As in delta-rs, custom endpoints are accessed in path style."""
     by_name = {name.lower(): text for name, text in options.items()}
     found = {hadoop: by_name[name] for name, hadoop in _TO_S3A.items() if name in by_name}
     if _VIRTUAL_HOSTED in by_name or any(name in by_name for name in _ENDPOINTS):

@@ -15,19 +15,19 @@ from sharegroup.kafka_clients.admin.results import Coordinator
 T = TypeVar("T")
 
 _GROUP = 0
-#: The first version of FindCoordinator with several keys and a list of results.
+#: The first version of FindCoordinator that accepts several group ids in one request.
 _KEYS_VERSION = 4
 
-#: A function that sends one request about several groups to their coordinator. It returns the result or the error of
-#: each group. An exception that it raises applies to all of these groups.
+#: A function that sends one request about several groups to their coordinator. It returns {group id: result or error}.
+#: If the function raises a transient error, this error becomes the result of each of these groups.
 Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
 
 
 class Brokers:
     """The brokers of a cluster, or a gateway's ports. Methods raise kafka-python's KafkaError.
 
-    Transient errors (a coordinator that moves or loads, a lost connection) are retried for up to `timeout_ms`. So a
-    request may be executed twice if its response was lost.
+    A request that fails with a transient error (the coordinator moves or loads, the connection is lost) is retried for
+    up to `timeout_ms`. If only the response was lost, the request is executed twice.
     """
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
@@ -50,7 +50,7 @@ class Brokers:
         return self.retry(lambda: self.request_once(request, node_id))
 
     def retry(self, attempt: Callable[[], T]) -> T:
-        """Return the result of `attempt`, which is retried on transient errors until the timeout."""
+        """Call `attempt` and return its result. If it raises a transient error, call it again until the timeout."""
         end = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -61,9 +61,9 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """Send one request to each coordinator, and return the result of each group in the requested order.
+        """Send one request to each coordinator of the groups. Return {group id: result or error}, in requested order.
 
-        Groups with a transient error are requested again until the timeout.
+        If a group has a transient error, the request is repeated for this group until the timeout.
         """
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s

@@ -34,7 +34,7 @@ class ShareGroupAdmin:
         settings: settings of kafka-python's KafkaAdminClient: client_id, security_protocol, ssl_*, sasl_*, ...
 
     The constructor connects. Methods raise kafka-python's KafkaError, with the server's message, if a whole request
-    fails. Methods that change several groups, topics, partitions or members return the errors of individual ones.
+    fails. Methods that change several groups, topics, partitions or members return one error for each of them.
     The client is thread-safe.
     """
 
@@ -58,7 +58,7 @@ class ShareGroupAdmin:
     # -- groups
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = (SHARE,)) -> list[GroupListing]:
-        """Return the groups that are in one of `states` and of one of `types`, sorted by id.
+        """Return the groups whose state is in `states` and whose type is in `types`, sorted by id.
 
         An empty filter matches all groups. Filters ignore case.
         """
@@ -67,9 +67,9 @@ class ShareGroupAdmin:
     def describe_groups(
         self, group_ids: Collection[str], *, include_authorized_operations: bool = False, missing_ok: bool = False
     ) -> dict[str, ShareGroupDescription]:
-        """Return {group: description}, in the requested order. If groups have errors, the first one is raised.
+        """Return {group: description}, in the requested order. Raises the first error if groups have errors.
 
-        `missing_ok` leaves out missing groups, because a group may be deleted after it was listed.
+        With `missing_ok`, groups that do not exist are left out. A group may be deleted after it was listed.
         """
         found = groups.describe_groups(self._brokers, group_ids, include_authorized_operations)
         return _all(found, missing_ok)
@@ -124,9 +124,9 @@ class ShareGroupAdmin:
     def alter_group_offsets(
         self, group_id: str, start_offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Set start offsets. Return {partition: error}, None if it was set. A missing group is created.
+        """Set start offsets. Return {partition: error}; the error is None if the start offset was set.
 
-        Raises NonEmptyGroupError if the group has members. In this case nothing is changed.
+        A missing group is created. Raises NonEmptyGroupError if the group has members. In this case nothing is changed.
         """
         return offsets.alter_offsets(self._brokers, group_id, start_offsets)
 
@@ -160,15 +160,15 @@ class ShareGroupAdmin:
         configs.alter_configs(self._brokers, group_id, values or {}, removed, validate_only)
 
     def list_groups_with_configs(self) -> list[str]:
-        """Return the ids of groups that have their own configs. Such groups need not exist."""
+        """Return the ids of groups for which configs are set. Configs can be set for groups that do not exist."""
         return configs.groups_with_configs(self._brokers)
 
     # -- the logs
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return {partition: broker id of its leader} for all partitions of the topics; -1 if there is no leader.
+        """Return {partition: broker id of its leader} for all partitions of the topics.
 
-        Raises UnknownTopicOrPartitionError if a topic does not exist.
+        The id is -1 if a partition has no leader. Raises UnknownTopicOrPartitionError if a topic does not exist.
         """
         return logs.leaders(self._brokers, topics)
 
@@ -187,11 +187,11 @@ class ShareGroupAdmin:
     def oldest_unfinished(
         self, group_offsets: Mapping[TopicPartition, ShareGroupOffset]
     ) -> dict[TopicPartition, OldestRecord]:
-        """Return the oldest unfinished record of each partition whose lag is not 0.
+        """Return the oldest unfinished record of each partition whose lag is unknown or above 0.
 
-        This is the record at the start offset, which is read from the log. This project's server keeps the start offset
-        at the first unfinished record, so the result is exact. In Kafka the record at the start offset may be finished,
-        so the result is the oldest record that may be unfinished. Partitions with an unknown lag are included.
+        The record at the partition's start offset is read from the log. This project's server keeps the start offset at
+        the first unfinished record, so the result is exact. In Kafka, the record at the start offset may be finished.
+        The result is then a lower bound: all older records are finished.
         """
         starts = {
             key: found.start_offset

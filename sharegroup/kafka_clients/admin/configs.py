@@ -37,7 +37,10 @@ def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, 
 def alter_configs(
     brokers: Brokers, group_id: str, values: Mapping[str, str], removed: Collection[str], validate_only: bool
 ) -> None:
-    """Set and remove configs of a group: all of them, or none if the broker rejects one and KafkaError is raised."""
+    """Set the configs in `values` and remove those in `removed`, in one step.
+
+    Raises KafkaError if the broker rejects a change. In this case no config is changed.
+    """
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     changes = [kind.AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in values.items()]
     changes += [kind.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removed]

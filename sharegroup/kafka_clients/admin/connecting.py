@@ -14,17 +14,17 @@ from kafka.net.compat import KafkaNetClient
 
 from sharegroup.kafka_clients.admin.errors import error_text
 
-#: Timeout of the first attempt to connect, in ms. After a failed attempt the reason is determined, because a permanent
-#: error such as a rejected login need not be retried. Each further attempt may take twice as long as the previous one,
-#: because a server may only be slow.
+#: Timeout of the first attempt to connect, in ms. It is short because the reason of a failure is determined after each
+#: attempt, and a permanent error such as a rejected login is not retried. The timeout doubles for each further attempt,
+#: in case the server is only slow.
 FIRST_ATTEMPT_MS = 2_000
 
 
 def connect(settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdminClient:
     """Return a connected admin client of kafka-python with these settings.
 
-    Raises permanent errors immediately (SaslAuthenticationFailedError, ...), and KafkaTimeoutError with the reason of
-    the last attempt if no server can be reached within the timeout.
+    A permanent error, such as SaslAuthenticationFailedError, is raised immediately. If no server can be reached within
+    the timeout, KafkaTimeoutError is raised with the reason for the last failure.
     """
     end, attempt_ms = time.monotonic() + timeout_ms / 1000, float(FIRST_ATTEMPT_MS)
     while True:
@@ -54,7 +54,7 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 
 
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
-    """Try to connect to the first server once more, return the error (None if there is none), and close the client."""
+    """Try once more to connect to the first server, and close the client. Return the error, None on success."""
     manager = client._manager
 
     async def one_more() -> None:
@@ -72,7 +72,7 @@ def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
 
 
 def _end(client: KafkaNetClient) -> None:
-    """Close the client, including a connection in its TLS handshake, which kafka-python leaves open."""
+    """Close the client and its sockets. kafka-python alone leaves a connection open that is in its TLS handshake."""
     net = client._manager._net
     registered = [key.fileobj for key in list((net._selector.get_map() or {}).values())]
     client.close()

@@ -11,7 +11,7 @@ from kafka.errors import (
     for_code,
 )
 
-#: Kafka's messages for errors without one (org.apache.kafka.common.protocol.Errors).
+#: {error code: Kafka's message}, for responses without an error message (org.apache.kafka.common.protocol.Errors).
 _MESSAGES = {
     3: "This server does not host this topic-partition.",
     15: "The coordinator is not available.",
@@ -38,7 +38,7 @@ TRANSIENT = (
 
 
 def error_of(code: int, message: str | None = None) -> BrokerResponseError | None:
-    """Return the exception of an error code, None for 0. `error_text` returns its text without class and number."""
+    """Return the exception for an error code, None for code 0 (no error)."""
     if code == 0:
         return None
     kind = for_code(code)
@@ -47,12 +47,12 @@ def error_of(code: int, message: str | None = None) -> BrokerResponseError | Non
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise the exception of an error code, unless it is 0."""
+    """Raise the exception for an error code, unless the code is 0 (no error)."""
     error = error_of(code, message)
     if error is not None:
         raise error
 
 
 def error_text(error: BaseException) -> str:
-    """Return the server's message, or the text of a client-side error."""
+    """Return the message of an error, without kafka-python's error class and error code."""
     return str(error.args[0]) if error.args else type(error).__name__

@@ -12,18 +12,19 @@ from sharegroup.kafka_clients.admin.brokers import Brokers
 from sharegroup.kafka_clients.admin.errors import check
 from sharegroup.kafka_clients.admin.results import LogOffsets, OldestRecord
 
-#: The newest version of Fetch with topic names. Later versions have topic ids instead.
+#: The newest version of Fetch that identifies topics by name. Later versions use topic ids.
 _NAMES_VERSION = 12
 _METADATA_VERSION = 9
-#: A fetch returns the whole batch at its offset regardless of its size, but only for the request's first partition.
+#: Maximum size of a fetch, in bytes. For the first partition of a request, the broker nevertheless returns the whole
+#: batch at the fetch offset. So a fetch of one partition returns one batch.
 _FETCH_BYTES = 1
 
-#: {partition: leader's node id, -1 without a leader}
+#: {partition: broker id of its leader, -1 if the partition has no leader}
 Leaders = dict[TopicPartition, int]
 
 
 def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
-    """Return the partitions of topics with their leaders. Raises UnknownTopicOrPartitionError for a missing topic."""
+    """Return the leader of each partition of the topics. Raises UnknownTopicOrPartitionError for a missing topic."""
     names = sorted(set(topics))
     if not names:
         return {}
@@ -40,7 +41,7 @@ def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
 def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
     """Return start and end offsets of logs.
 
-    Raises UnknownTopicOrPartitionError for a missing partition, NotLeaderForPartitionError if its leader has moved.
+    Raises UnknownTopicOrPartitionError if a partition is missing, NotLeaderForPartitionError if its leader has moved.
     """
     if not partitions:
         return {}
@@ -50,7 +51,10 @@ def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dic
 
 
 def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the offset of each partition's first record at or after its time in ms, -1 if there is none."""
+    """Return {partition: offset of the first record at or after the partition's timestamp (in ms)}.
+
+    The offset is -1 if there is no such record.
+    """
     if not timestamps_ms:
         return {}
     found = brokers.retry(lambda: brokers.admin.list_partition_offsets(dict(timestamps_ms)))
@@ -58,7 +62,7 @@ def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) ->
 
 
 def oldest_records(brokers: Brokers, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OldestRecord]:
-    """Return each partition's first record at or above its offset.
+    """Return {partition: first record at or above the partition's offset}.
 
     Partitions without such a record and partitions without a leader are left out.
     """

@@ -105,9 +105,9 @@ def _request_group(group_id: str, topics: Mapping[str, list[int]] | None) -> Any
 
 
 def _offsets(group: Any) -> Offsets | KafkaError:
-    """Return the group's offsets, or an error if the group or one of its partitions has one.
+    """Return the group's offsets. If the group or one of its partitions has an error, return this error instead.
 
-    Without the failed partition, the result would look complete.
+    A result that leaves out the failed partition would look complete.
     """
     errors = [error_of(group.error_code, group.error_message)]
     errors += [error_of(row.error_code, row.error_message) for topic in group.topics for row in topic.partitions]

@@ -7,7 +7,7 @@ from kafka import TopicPartition
 
 
 class GroupListing(NamedTuple):
-    """A group in ListGroups. `group_type` is share, consumer, classic or streams."""
+    """A group in a ListGroups response. `group_type` is share, consumer, classic or streams."""
 
     group_id: str
     group_state: str
@@ -16,7 +16,7 @@ class GroupListing(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """The coordinator of a group: a broker, or a gateway's port."""
+    """The coordinator of a group: the id and address of a broker, or of a gateway's port for this broker id."""
 
     node_id: int
     host: str
@@ -52,10 +52,10 @@ class ShareGroupDescription(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """The offsets of a share-partition (DescribeShareGroupOffsets); None for unknown values.
+    """The offsets of a share-partition (DescribeShareGroupOffsets). Unknown values are None.
 
-    `lag` counts the unfinished records from `start_offset` on (KIP-1226). It is unknown before the share-partition is
-    first read, and from brokers before Kafka 4.2.
+    `lag` is the number of unfinished records from `start_offset` on (KIP-1226). It is unknown if the share-partition
+    was never read, and if the broker is older than Kafka 4.2.
     """
 
     start_offset: int | None
@@ -92,7 +92,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """An effective config. `synonyms` are (source, name, value), in their order of precedence."""
+    """An effective config. `synonyms` are all values set for it, as (source, name, value) in order of precedence."""
 
     name: str
     value: str | None

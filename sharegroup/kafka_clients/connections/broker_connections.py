@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster: one to each, and one for metadata to any broker that responds."""
+"""Connections to the brokers of a cluster: one to each broker, and a separate one for metadata."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -13,10 +13,10 @@ from sharegroup.kafka_clients.connections.quiet_task import quiet_task
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-#: How long connecting to a broker and receiving its metadata may take before the next broker is tried. Requests of
-#: clients wait for the result, and some brokers may hang.
+#: Timeout for connecting to one broker and receiving its metadata, in seconds. After this time, the next broker is
+#: tried. The timeout is short because requests of clients wait for the metadata, and some brokers may hang.
 METADATA_TIMEOUT_S = 5.0
-#: After this time without a response, the next broker is queried for metadata as well.
+#: If a broker has not sent its metadata after this time, the next broker is queried as well.
 NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]
@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 class BrokerConnections:
-    """Connections to the bootstrap servers and to the brokers of the newest metadata.
+    """Connections to the bootstrap servers and to the brokers that the newest metadata contains.
 
     `settings` are kafka-python's. `metadata_timeout_s` is the timeout of a Metadata request to one broker.
     """
@@ -41,13 +41,13 @@ class BrokerConnections:
 
     @property
     def node_ids(self) -> list[int]:
-        """The broker ids of the newest metadata, sorted."""
+        """Return the sorted ids of the brokers that the newest metadata contains."""
         return self._present
 
     def address(self, node_id: int) -> Address:
-        """Return a broker's (host, port), also if the broker is absent from the newest metadata.
+        """Return a broker's (host, port) from the newest metadata that contains the broker.
 
-        Raises UpstreamUnavailableError if no metadata has had the broker.
+        Raises UpstreamUnavailableError if no metadata so far contained the broker.
         """
         try:
             return self._addresses[node_id]
@@ -55,14 +55,15 @@ class BrokerConnections:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown") from None
 
     def connection_to(self, node_id: int) -> ReconnectingConnection:
-        """Return the connection to a broker. Raises UpstreamUnavailableError if no metadata has had the broker."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError if no metadata contained the broker."""
         self.address(node_id)
         return self._by_node[node_id]
 
     def update_brokers(self, metadata: MetadataResponse) -> None:
-        """Store the addresses of the brokers.
+        """Store the addresses of the brokers in `metadata`.
 
-        The connection to an absent broker is kept, because it may have pending requests, and the broker may return.
+        The connection to a broker that is missing in `metadata` is kept. It may have pending requests, and the broker
+        may return.
         """
         addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         self._present = sorted(addresses)
@@ -126,9 +127,9 @@ class BrokerConnections:
         return ReconnectingConnection(*address, self._settings)
 
     async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Call `ask` with the broker's metadata connection.
+        """Call `ask` with the broker's metadata connection and return the result.
 
-        It is separate from the broker's other connection, where the response could wait behind a fetch.
+        On the broker's other connection, the response could wait behind a fetch.
         """
         connection = self._for_metadata.get(address)
         if connection is None:
@@ -157,7 +158,7 @@ class BrokerConnections:
         return response
 
     def _prefer(self, address: Address) -> None:
-        """Query this broker first from now on, and close the connections to the others."""
+        """Query this broker first from now on, and close the metadata connections to all other brokers."""
         self._last_answered = address
         kept = {at: connection for at, connection in self._for_metadata.items() if at == address}
         self._for_metadata = {at: connection for at, connection in self._for_metadata.items() if at != address}

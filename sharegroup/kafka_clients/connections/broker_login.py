@@ -19,7 +19,7 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 
-#: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_* settings.
+#: The key of a ForwardedLogin in `ClientSettings`. If it is present, kafka-python's sasl_* settings are ignored.
 FORWARDED_LOGIN = "passed_on_login"
 #: The first version of SaslAuthenticate whose response contains the session lifetime (KIP-368).
 LIFETIME_VERSION = 1
@@ -27,7 +27,7 @@ LIFETIME_VERSION = 1
 REAUTHENTICATION_POINT = 0.85
 #: Defaults of kafka-python's own clients.
 _DEFAULTS = {"sasl_kerberos_service_name": "kafka"}
-#: The client's confirmation that it has read the rejection of its token (RFC 7628, 3.2.3).
+#: The message with which a client confirms that it has read the rejection of its token (RFC 7628, 3.2.3).
 _READ = b"\x01"
 
 
@@ -35,7 +35,7 @@ _READ = b"\x01"
 class ForwardedLogin:
     """A client's login as received: the mechanism, and the single message that authenticates the client.
 
-    PLAIN and OAUTHBEARER have such a message. SCRAM's messages depend on the challenge of one server.
+    Only PLAIN and OAUTHBEARER logins can be forwarded. SCRAM's messages depend on the challenge of one server.
     """
 
     mechanism: str
@@ -50,14 +50,15 @@ class Broker(Protocol):
 
 
 def reauthentication_delay_s(lifetime_ms: int) -> float:
-    """Return the time from a login to its reauthentication in seconds, infinity if the lifetime is 0 (unlimited)."""
+    """Return the seconds between a login and its reauthentication; infinity if the lifetime is 0 (unlimited)."""
     return lifetime_ms / 1000 * REAUTHENTICATION_POINT if lifetime_ms else math.inf
 
 
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited.
 
-    Raises UpstreamLoginRejectedError if the broker rejects the login, UpstreamUnavailableError if it fails otherwise.
+    Raises UpstreamLoginRejectedError if the broker rejects the login, and UpstreamUnavailableError if the login fails
+    for another reason.
     """
     passed_on = settings.get(FORWARDED_LOGIN)
     if passed_on is not None:

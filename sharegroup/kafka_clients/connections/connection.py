@@ -3,9 +3,9 @@
 `forward` sends a client's request unchanged. `ask` encodes and sends a request of this process. Kafka responds in the
 order of the requests, so each response belongs to the oldest pending request.
 
-A SASL session may have a lifetime, after which the broker closes a connection that sends a request (KIP-368). `ask` and
-`keep_session` reauthenticate before it ends. Earlier requests may still be pending then; later ones wait, because a
-broker accepts no other request during a reauthentication.
+A SASL session may have a limited lifetime (KIP-368). If a request is sent after its end, the broker closes the
+connection. `ask` and `keep_session` therefore reauthenticate before the session ends. Requests that were sent earlier
+may still be pending then. Later requests wait, because a broker accepts no other request during a reauthentication.
 """
 
 import asyncio
@@ -36,15 +36,16 @@ logger = logging.getLogger(__name__)
 #: The client id of requests, unless the settings have `client_id`.
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
-#: Responses with more bytes are decoded on another thread, because decoding takes milliseconds and would delay the
-#: event loop. Responses to Fetch and ShareFetch (by API key) are exceptions, because their records are not decoded.
+#: Responses larger than LARGE_BYTES are decoded on another thread, because decoding takes milliseconds and would delay
+#: the event loop. Responses to FETCHES (the API keys of Fetch and ShareFetch) are exceptions: their records, which make
+#: them large, are not decoded.
 LARGE_BYTES, FETCHES = 65_536, (1, 78)
 #: The largest length that a frame can have. Brokers do not limit the size of their responses.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class Features(NamedTuple):
-    """A broker's ApiVersions response, and its {API key: (min version, max version)} as `ranges`."""
+    """The APIs of a broker: its ApiVersions response, and `ranges` {API key: (min version, max version)} from it."""
 
     ranges: Mapping[int, tuple[int, int]]
     response: ApiVersionsResponse
@@ -93,7 +94,7 @@ class UpstreamConnection(FrameProtocol):
     async def log_in(self, settings: ClientSettings) -> None:
         """Authenticate, or reauthenticate with new settings. No other request may be sent meanwhile.
 
-        Raises like `connect`.
+        Raises the same errors as `connect`.
         """
         self._settings = settings
         if settings.get("security_protocol", "").startswith("SASL"):
@@ -102,7 +103,7 @@ class UpstreamConnection(FrameProtocol):
             self._reauthenticate_s = asyncio.get_running_loop().time() + delay_s
 
     async def keep_session(self) -> None:
-        """Reauthenticate if the session ends soon or has ended. Raises like `connect`."""
+        """Reauthenticate if the session ends soon or has ended. Raises the same errors as `connect`."""
         if self._is_session_ending():
             async with self._reauthentication:
                 if self._is_session_ending():  # still, after another request had the lock
@@ -116,7 +117,7 @@ class UpstreamConnection(FrameProtocol):
         return asyncio.get_running_loop().time() >= self._reauthenticate_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to send requests. Called by asyncio."""
+        """Mark the connection as open. Called by asyncio."""
         super().connection_made(transport)
         self.is_open = True
 
@@ -131,7 +132,7 @@ class UpstreamConnection(FrameProtocol):
                 future.exception()  # marks it as retrieved: its waiter may be gone
 
     def frame_received(self, frame: memoryview) -> None:
-        """Complete the oldest pending request."""
+        """Complete the oldest pending request with its response."""
         if not self._waiting or len(frame) < 4 or self._waiting[0][0] != wire.correlation_id(frame):
             self.frame_error("received a response without a pending request")
             return
@@ -145,7 +146,7 @@ class UpstreamConnection(FrameProtocol):
         self.close()
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a request. The future returns the response's frame. Neither frame includes its length."""
+        """Send an encoded request and return a future of the encoded response. Both are without their length prefix."""
         self.send(frame)
         return self._response_to(correlation_id)
 
@@ -167,7 +168,7 @@ class UpstreamConnection(FrameProtocol):
     async def exchange(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request and return its response like `ask`, without a reauthentication."""
+        """Send a request and return its response. Unlike `ask`, this never reauthenticates."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, self._client_id))
@@ -193,13 +194,13 @@ class UpstreamConnection(FrameProtocol):
         return future
 
     def close(self) -> None:
-        """Close; pending requests raise UpstreamUnavailableError."""
+        """Close the connection. Pending requests raise UpstreamUnavailableError."""
         self.is_open = False
         self.abort()
 
 
 async def fetch_features(connection: UpstreamConnection) -> Features:
-    """Return the APIs of the broker. If it rejects version 3 of ApiVersions, as old brokers do, version 0 is sent."""
+    """Request the APIs that the broker supports. Old brokers reject version 3 of ApiVersions, so they get version 0."""
     request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
     response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)
     if response.error_code:
@@ -211,8 +212,8 @@ async def fetch_features(connection: UpstreamConnection) -> Features:
 def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
     """Return the client TLS context for kafka-python's settings, None without TLS.
 
-    All connections share one context until one of its files changes. Creating a context reads all certificate
-    authorities, which takes a megabyte and about ten milliseconds.
+    All connections with the same settings share one context until one of its files changes. Creating a context reads
+    all certificate authorities, which takes a megabyte and about ten milliseconds.
     """
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
@@ -224,14 +225,14 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
 
 
 class _File(NamedTuple):
-    """The state of a file, which compares unequal after a change."""
+    """A file's path and modification time. The values before and after a change of the file are unequal."""
 
     path: str | None
     changed_ns: int
 
     @classmethod
     def of(cls, path: str | None) -> Self:
-        """Return the state; a missing file is reported by the code that reads it."""
+        """Return the path with its modification time, 0 for a missing file. Reading the file later raises an error."""
         try:
             return cls(path, Path(path).stat().st_mtime_ns if path else 0)
         except OSError:

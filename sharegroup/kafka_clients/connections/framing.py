@@ -16,11 +16,11 @@ import threading
 from typing import cast
 
 _LENGTH = struct.Struct(">i")
-#: The first bytes of a frame that are inspected: the API key of a request.
+#: How many bytes at the start of a frame are inspected. In a request, they are the API key.
 HEAD_BYTES = 2
 _RECEIVED_BYTES = 65_536
 _FIRST_BYTES = 4_096
-#: Up to this size, a frame and its length are copied into one packet.
+#: Up to this size, a frame and its length are joined and written at once, so that they are sent in one packet.
 _JOINED_BYTES = 65_536
 
 
@@ -42,7 +42,8 @@ _received = _Received()
 class FrameProtocol(asyncio.BufferedProtocol):
     """Base class of the connections to clients and to brokers. Await `wait_drained` before writing.
 
-    Subclasses implement `frame_received`, which gets each complete frame, and `frame_error`, which gets errors.
+    Subclasses implement `frame_received`, which is called with each complete frame, and `frame_error`, which is called
+    with protocol errors.
 
     Attributes:
         max_frame_bytes: The maximum length of a frame. A change applies from the next frame on.
@@ -75,9 +76,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
-        """Return why a frame of `size` bytes must end the connection, else None.
+        """Return the reason why a frame must end the connection, None if the frame is accepted.
 
-        `head` has the first `HEAD_BYTES` bytes of the frame, or the whole frame if it is shorter.
+        `size` is the length of the frame. `head` is its first `HEAD_BYTES` bytes, or the whole frame if it is shorter.
         """
         return None
 
@@ -107,7 +108,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def write_pieces(self, pieces: list[bytes | bytearray | memoryview]) -> None:
         """Send pieces in order, if still connected, and clear the list.
 
-        Pieces that do not fit into the socket are copied into one, because views would keep their whole memory alive.
+        Pieces that the socket does not accept yet are copied into one. A waiting view would keep its whole underlying
+        memory alive.
         """
         transport = self.transport
         for i, piece in enumerate(pieces):
@@ -126,7 +128,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def release_frames(self) -> None:
-        """Pass the held frames to `frame_received` and continue to read, unless `hold_frames` is called meanwhile."""
+        """Pass the held frames to `frame_received` and continue to read, until `hold_frames` is called again."""
         self.is_held = False
         rest, self._rest = self._rest, b""
         if rest:
@@ -140,7 +142,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def release_body(self) -> None:
-        """Read the rest of the frame."""
+        """Read the rest of the frame whose reading `hold_body` stopped."""
         self.is_body_held = False
         self._read_on()
 
@@ -176,7 +178,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._drained.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the memory for the next bytes. Called by asyncio."""
+        """Return the buffer for the next received bytes. Called by asyncio."""
         if self._frame is None:
             return memoryview(_received.buffer)
         if self._frame_filled == len(self._frame):

@@ -12,23 +12,23 @@ from sharegroup.errors import ShareGroupError
 
 _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
-#: Maximum number of tagged fields in a row. They are skipped one by one, and a frame could contain millions of them.
+#: Maximum number of tagged fields in one place. They are skipped one by one, and a frame could contain millions.
 MAX_TAGGED_FIELDS = 1_024
-#: Maximum length of a string, in bytes. Compact strings could be longer, but a broker closes a connection on which it
-#: receives a longer one. Clients of a gateway share such a connection, so one client could disturb all others.
+#: Maximum length of a string, in bytes. Kafka's compact strings can be longer, but a broker that receives such a string
+#: closes the connection. The clients of a gateway share its connections, so one client could disturb all others.
 MAX_STRING_BYTES = 0x7FFF
 
 
 class MalformedRequestError(ShareGroupError):
-    """The client sent bytes that are not a Kafka request; its connection is closed."""
+    """The client sent bytes that are not a Kafka request. Its connection is closed."""
 
 
 class UnknownVersionError(ShareGroupError):
-    """The client sent a version of an API that is not offered; its connection is closed."""
+    """The client sent a request in an API version that is not supported. Its connection is closed."""
 
 
 class ResponseMessage(Protocol):
-    """The class of a response: one of kafka-python's, or one of this project that decodes only what it needs."""
+    """The class of a response: kafka-python's class, or a class of this project that decodes only some fields."""
 
     API_KEY: int
 
@@ -63,7 +63,7 @@ Response = TypeVar("Response", bound=ResponseMessage)
 
 
 class RequestHeader(NamedTuple):
-    """The part of a request's header that all versions share; `end` is its end in the frame."""
+    """The fields of a request header that all header versions have. `end` is the position in the frame after them."""
 
     api_key: int
     api_version: int
@@ -73,7 +73,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_header(frame: memoryview) -> RequestHeader:
-    """Decode the header, without the tagged fields of version 2. Raises MalformedRequestError."""
+    """Decode a request's header, except for the tagged fields of header version 2. Raises MalformedRequestError."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
         end = _REQUEST.size + max(length, 0)
@@ -102,7 +102,7 @@ def encode_response(response: ApiMessage, version: int, correlation_id: int) -> 
 
 
 def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
-    """Return the response with its length and header, in the version that it was decoded with."""
+    """Return the response with its length and header, in the API version in which it was decoded."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 
@@ -134,7 +134,7 @@ def decode_response(message: type[Response], version: int, frame: memoryview) ->
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """Return the end of the tagged fields at `position`. Raises MalformedRequestError."""
+    """Return the position after the tagged fields that start at `position`. Raises MalformedRequestError."""
     count, position = read_varint(frame, position)
     if count > MAX_TAGGED_FIELDS:
         raise MalformedRequestError(f"{count} tagged fields; the limit is {MAX_TAGGED_FIELDS}")
@@ -158,7 +158,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    """Return an unsigned varint and its end. Raises MalformedRequestError."""
+    """Return the unsigned varint at `position` and the position after it. Raises MalformedRequestError."""
     if position < len(frame) and frame[position] < 0x80:
         return frame[position], position + 1  # the usual case
     value = 0

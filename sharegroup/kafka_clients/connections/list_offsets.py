@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch requests to one leader, as a consumer sends them, and their responses."""
+"""Builds ListOffsets and OffsetForLeaderEpoch requests, as a consumer sends them, and reads their responses."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -23,10 +23,11 @@ def list_offsets_request(
     read_committed: bool = False,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> ListOffsetsRequest:
-    """Return a request for the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
+    """Return a request for the offset of each partition's first record at or after a time.
 
-    With `read_committed` the latest offset is the last stable one. A broker rejects a partition whose leader epoch
-    differs from its own (KIP-320). An epoch of -1 or a missing epoch is not checked.
+    `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the end
+    is the last stable offset. A broker rejects a partition whose epoch in `leader_epochs` differs from the broker's
+    leader epoch (KIP-320). It does not check an epoch of -1 or a missing epoch.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     epochs = leader_epochs or {}
@@ -46,7 +47,10 @@ def list_offsets_request(
 
 
 def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """Return the offset of each partition without an error; -1 if there is no record at or after the time."""
+    """Return {partition: offset}. The offset is -1 if there is no record at or after the requested time.
+
+    Partitions with an error are left out.
+    """
     return {
         TopicPartition(topic.name, partition.partition_index): partition.offset
         for topic in answer.topics
@@ -56,7 +60,10 @@ def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 
 
 def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """Return the leader epoch of each partition without an error, if the broker sends it (since Kafka 2.1)."""
+    """Return {partition: leader epoch}.
+
+    Partitions with an error or without an epoch are left out. Brokers send epochs since Kafka 2.1.
+    """
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_epoch
         for topic in answer.topics
@@ -66,9 +73,10 @@ def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    """Return a request for the end offset of a leader epoch in each log (KIP-320).
+    """Return a request for the end offset of a leader epoch in each partition (KIP-320).
 
-    Records below this offset were written by leaders of this epoch or of earlier ones.
+    `epochs` is {partition: leader epoch}. Records below the end offset were written by leaders of this epoch or of
+    earlier epochs.
     """
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = {
@@ -84,7 +92,7 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
 
 
 def read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
-    """Return the end offset of the requested epoch for each partition without an error."""
+    """Return {partition: end offset of the requested epoch}. Partitions with an error are left out."""
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset
         for topic in answer.topics

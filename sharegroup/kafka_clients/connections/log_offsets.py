@@ -5,10 +5,9 @@ leaders are queried concurrently. A leader that does not respond affects only it
 partition affects no others. Leaders are looked up again after errors such as NOT_LEADER_OR_FOLLOWER, after a lost
 connection and after a timeout.
 
-A broker that was paused or cut off may still act as the leader of partitions that others lead by now. It would return
-old end offsets.
-So each request has the leader epoch (KIP-320), and metadata with an older epoch than the newest known one is rejected:
-another broker is queried.
+A broker that was paused or cut off may not know yet that other brokers now lead its partitions. It would return old end
+offsets. So each request contains the leader epoch (KIP-320). Metadata with an older epoch than the newest known one is
+rejected, and another broker is queried.
 """
 
 import asyncio
@@ -40,7 +39,8 @@ __all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
 #: Timeouts of Metadata and ListOffsets requests to one broker, in seconds.
 METADATA_TIMEOUT_S = 2.0
 OFFSETS_TIMEOUT_S = 2.0
-#: Timeout of a ListOffsets request with a timestamp, in seconds: the leader may have to search old segments.
+#: Timeout of a ListOffsets request with a timestamp, in seconds. It is longer because the leader may have to search old
+#: segments.
 SEARCH_TIMEOUT_S = 10.0
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -48,7 +48,10 @@ _Ask = Callable[[int, Mapping[TopicPartition, int]], Awaitable[dict[TopicPartiti
 
 
 class _Leadership(NamedTuple):
-    """The newest known leader epoch of a partition, and its topic id, because a recreated topic starts at epoch 0."""
+    """The newest known leader epoch of a partition. Epochs of different topic ids are not comparable.
+
+    A topic that is deleted and created again has a new id, and its epochs start at 0.
+    """
 
     topic_id: UUID
     epoch: int
@@ -81,21 +84,24 @@ class LogOffsetsClient:
     async def fetch_offsets(
         self, times: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
+        """Return {partition: offset of its first record at or after a time}, -1 if there is no such record.
 
-        An offset of -1 means that there is no record at or after the time. With `read_committed` the latest offset is
-        the last stable one. Partitions whose leaders do not respond are left out.
+        `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the
+        end is the last stable offset. Partitions that have an error or whose leader does not respond are left out.
         """
         return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
 
     def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the epochs of the leaders that returned the newest end offsets, if the brokers sent them."""
+        """Return the leader epoch that was in the response with each partition's newest end offset.
+
+        Partitions are left out if the broker sent no leader epoch.
+        """
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
     async def fetch_epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end offset of a leader epoch in each log (`epoch_ends_request`).
+        """Return the end offset of the given leader epoch for each partition (see `epoch_ends_request`).
 
-        Partitions whose leaders do not respond are left out.
+        Partitions that have an error or whose leader does not respond are left out.
         """
         return await self._of_leaders(epochs, self._ask_for_epochs)
 
@@ -110,7 +116,7 @@ class LogOffsetsClient:
         self._brokers.close()
 
     def _check_is_new(self, metadata: MetadataResponse) -> None:
-        """Raise UpstreamUnavailableError if a leader epoch is older than the newest known one."""
+        """Raise UpstreamUnavailableError if a partition's leader epoch is older than the newest known one."""
         for topic in metadata.topics:
             for partition in topic.partitions:
                 newest = self._newest.get(TopicPartition(topic.name, partition.partition_index))
@@ -125,7 +131,7 @@ class LogOffsetsClient:
                 self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
 
     async def _of_leaders(self, asked: Mapping[TopicPartition, int], ask: _Ask) -> dict[TopicPartition, int]:
-        """Query all leaders concurrently and return their responses."""
+        """Call `ask` for each leader and its partitions, concurrently. Return the results of all leaders together."""
         await self._look_up(p for p in asked if self._leaders.get(p, -1) < 0)
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in asked:
@@ -172,9 +178,9 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Request the end offsets of epochs from one leader.
+        """Request the end offsets of leader epochs from one leader. If it does not respond, return nothing.
 
-        A failure does not mark the leader as silent, while a failure of `_ask` does.
+        Unlike a failure of `_ask`, a failure of this method does not mark the leader as silent.
         """
         if leader in self._silent:
             return {}

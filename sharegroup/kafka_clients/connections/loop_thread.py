@@ -10,7 +10,7 @@ _Result = TypeVar("_Result")
 
 
 class LoopThread:
-    """Runs coroutines on an event loop, whose daemon thread starts with the first coroutine."""
+    """Runs coroutines on an event loop in a daemon thread. The thread starts with the first coroutine."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -20,7 +20,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run a coroutine and return its result, or raise its exception. An interrupt (Ctrl-C) cancels it."""
+        """Run a coroutine and return its result, or raise its exception. Ctrl-C cancels the coroutine."""
         future = self.submit(work)
         try:
             return future.result()

@@ -1,4 +1,4 @@
-"""Asyncio tasks that may fail when nothing awaits them any longer."""
+"""Starts asyncio tasks whose errors are not logged if nothing awaits the tasks any longer."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def quiet_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task. If nothing awaits it, its exception is dropped; otherwise asyncio would log the exception."""
+    """Start a task. If nothing awaits the task, its exception is dropped. asyncio would log it by default."""
     task = asyncio.ensure_future(coroutine)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task

@@ -1,8 +1,8 @@
 """The gateway's own connection to an upstream broker, opened when it is needed and reopened after it was lost.
 
-There is one attempt to connect at a time, whose result all waiting requests share. After a failure the next attempt
-is delayed, and requests wait for it. So an unavailable broker does not receive many attempts, and clients without their
-own backoff get this one.
+There is one attempt to connect at a time, and all waiting requests share its result. After a failure the next attempt
+is delayed, and requests wait for this attempt. So an unavailable broker does not receive many attempts, even if clients
+retry without a backoff of their own.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 
 
 class ConnectBackoff:
-    """The backoff between attempts to connect. `now` is the event loop's time, in seconds."""
+    """The delay between attempts to connect, which doubles with each failure. `now` is the event loop's time in s."""
 
     def __init__(self) -> None:
         self._pause_s = FIRST_PAUSE_S
@@ -52,7 +52,7 @@ class ReconnectingConnection:
         self._backoff = ConnectBackoff()
 
     async def features(self) -> Features:
-        """Return the APIs of the broker, as of the newest connection."""
+        """Return the APIs that the broker supports. They are requested once for each connection."""
         return (await self._get())[1]
 
     async def ask(
@@ -63,7 +63,7 @@ class ReconnectingConnection:
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
 
     def close(self) -> None:
-        """Close; a later request opens the connection again."""
+        """Close the connection. A later request opens it again."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connected is not None:
@@ -112,7 +112,10 @@ class ReconnectingConnection:
 
 
 def common_version(offered: Features, request: ApiMessage, max_version: int | None) -> int:
-    """Return the newest version of `request` that both sides support. Raises UpstreamUnavailableError without one."""
+    """Return the newest version of `request` that both sides support, at most `max_version`.
+
+    Raises UpstreamUnavailableError if there is no such version.
+    """
     low, high = request.valid_versions
     broker_low, broker_high = offered.ranges.get(request.API_KEY, (1, 0))
     version = min(high, broker_high, high if max_version is None else max_version)

@@ -1,4 +1,4 @@
-"""Creates the job's three topics, or checks the configs of those that exist."""
+"""Creates the job's three topics if they are missing, and checks the configs of existing topics."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -15,10 +15,10 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: For `create_topics`: as many replicas as the cluster supports, up to `MOST_REPLICAS`.
+#: A value of `replication` in `create_topics`: as many replicas as the cluster supports, up to `MOST_REPLICAS`.
 CLUSTER_MAXIMUM = -1
 MOST_REPLICAS = 3
-#: In CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers since 2.4).
+#: The replication factor in CreateTopics that selects the broker's `default.replication.factor` (KIP-464, since 2.4).
 _BROKERS_DEFAULT = -1
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -39,11 +39,11 @@ def create_topics(
     retention_ms: int,
     timed: Collection[str] = (),
 ) -> None:
-    """Create those of `topics` (name -> number of partitions) that are missing, with LogAppendTime.
+    """Create the missing topics of `topics` {name: number of partitions}, with LogAppendTime.
 
-    `replication` is the number of replicas. CLUSTER_MAXIMUM stands for 3, or for the number of brokers if it is
-    lower. If the brokers reject that number, their default is used. Topics with three or more replicas are created with
-    `min.insync.replicas` of 2, so that no confirmed append depends on a single disk.
+    `replication` is the number of replicas. CLUSTER_MAXIMUM means one replica per broker, up to 3. If the brokers
+    reject this number, their default is used. Topics with three or more replicas are created with `min.insync.replicas`
+    of 2, so that no confirmed append depends on a single disk.
 
     Existing topics must not be compacted, and those in `timed` must have LogAppendTime. A warning is logged for topics
     with one replica.

@@ -76,7 +76,7 @@ class RowChannel:
         return responses
 
     def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
-        """Produce request rows. With `wait`, return after the brokers have stored them, else raise KafkaError."""
+        """Produce request rows. With `wait`, wait until the brokers have stored them, or raise KafkaError."""
         futures = []
         for request in requests:
             is_group = isinstance(request, ShareGroupRequest)
@@ -88,7 +88,10 @@ class RowChannel:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def brokers_ahead_ms(self) -> int:
-        """Return how far the brokers' clocks are ahead of this machine's steady clock, learned from appends."""
+        """Return the difference in ms between the time of the broker that is ahead and this machine's steady clock.
+
+        Before the first append, the result is computed from this machine's wall clock instead.
+        """
         try:
             return self._clock.now().latest_ms - self._clock.local_ms()
         except ClockUnknownError:  # without appends the member holds no records, so no lock depends on this estimate

@@ -1,1 +1,1 @@
-"""HTTP server, on its own thread, for the metrics and health checks of a process."""
+"""An HTTP server for the metrics and health checks of a process. It runs on a thread of its own."""

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus's exposition format, by its Python client."""
+"""Converts metrics to Prometheus's exposition format with the library prometheus_client."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,7 +13,7 @@ from sharegroup.monitoring.metrics.metric import MetricFamily, MetricKind, Obser
 
 
 class Exposition:
-    """The text of a scrape: the metrics of `families`, and the standard ones of any Python process."""
+    """Creates the text of a scrape: the metrics of `families`, and prometheus_client's standard process metrics."""
 
     def __init__(self, families: Callable[[], Iterable[MetricFamily]]) -> None:
         self._registry = CollectorRegistry()
@@ -22,7 +22,7 @@ class Exposition:
         self._registry.register(_Families(families))
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Return the text and its content type, in the format that an Accept header requests."""
+        """Return (text, content type) in the format that the Accept header `accept` requests."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -32,7 +32,7 @@ class _Families(Collector):
         self._families = families
 
     def describe(self) -> Iterable[PrometheusFamily]:
-        """Describe nothing in advance; the registry then does not collect at registration."""
+        """Return no descriptions, so that the registry does not collect metrics when this is registered."""
         return ()
 
     def collect(self) -> Iterator[PrometheusFamily]:

@@ -1,8 +1,8 @@
 """Serves `/metrics`, `/healthz` and `/readyz` of one process by HTTP.
 
-/metrics   the text of a scrape, created at most once in `CACHE_S` seconds for all clients
-/healthz   200 while the process makes progress; 503 and the reasons if it should be restarted
-/readyz    200 while the process serves requests; 503 and the reasons otherwise
+/metrics   the metrics for Prometheus; their text is created at most once in `CACHE_S` seconds for all clients
+/healthz   200 while the process makes progress; 503 with the reasons if it should be restarted
+/readyz    200 while the process serves requests; 503 with the reasons otherwise
 """
 
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 CACHE_S = 1.0
 #: Time without data after which a client is disconnected, in seconds.
 _IDLE_S = 5.0
-#: Maximum number of Accept headers with their own cached text; scrapers send one or two.
+#: Maximum number of cached texts. There is one for each distinct Accept header; scrapers send one or two.
 _MAX_FORMATS = 4
 #: Maximum duration of `close`, in seconds.
 _CLOSE_S = 0.1
@@ -59,7 +59,10 @@ class MetricsServer:
         self._server: _Server | None = None
 
     def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. For port 0 a free one is chosen. Raise MetricsUnavailableError on failure."""
+        """Start to listen and return the port. For port 0, a free port is chosen.
+
+        Raise MetricsUnavailableError if the address is not available.
+        """
         try:
             self._server = _Server((host, port), self._response)
         except (OSError, OverflowError) as error:
@@ -98,7 +101,7 @@ class MetricsServer:
 
 
 class _Scrape(NamedTuple):
-    """The text of a scrape, and its time of creation."""
+    """The cached text of a scrape, with its time of creation."""
 
     created_s: float
     text: bytes
@@ -116,19 +119,19 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Request)
 
     def server_bind(self) -> None:
-        """Bind without http.server's lookup of the host name, for which DNS may take seconds."""
+        """Bind without a lookup of the host name. http.server looks it up by DNS, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # bytes on no platform
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]  # socketserver's own
-        """Start a thread for the request, or disconnect the client if too many are served."""
+        """Start a thread for the request. If `_MAX_CLIENTS` requests are being served, disconnect the client."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Handle the request on its thread."""
+        """Handle the request on its thread, then admit another request in its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:

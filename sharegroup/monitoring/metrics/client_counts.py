@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Counter, Histogram, MetricFamily
 
-#: The label `api` of all requests that are forwarded to the brokers undecoded.
+#: The value of the label `api` for all requests that are forwarded to the brokers undecoded.
 PASSED_THROUGH = "passed_through"
-#: The error of a gateway without room for another share session, for which there is an alert.
+#: (API, error) of requests that failed because the gateway has no room for another share session. An alert uses it.
 _ALERTED = "ShareFetchRequest", "SHARE_SESSION_LIMIT_REACHED"
 
 

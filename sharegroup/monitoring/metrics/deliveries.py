@@ -1,4 +1,4 @@
-"""Counts of the rows of `delivery_log`, by group."""
+"""Counts state transitions of records by group, from the rows of the table `delivery_log`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from sharegroup.monitoring.metrics.group_labels import GroupLabels
 from sharegroup.monitoring.metrics.metric import Counter, Histogram, MetricFamily
 from sharegroup.types import Cause, RecordState
 
-#: The label `reason` of records that were archived at the delivery count limit.
+#: The value of the label `reason` for records that were archived because of the delivery count limit.
 DELIVERY_LIMIT = "delivery_limit"
 _ACKNOWLEDGED = {cause.value for cause in (Cause.ACCEPT, Cause.RELEASE, Cause.REJECT, Cause.RENEW, Cause.GAP)}
 _GIVEN_BACK = {Cause.MEMBER_LEFT.value, Cause.UNACQUIRE.value}
@@ -29,7 +29,7 @@ class Deliveries:
         self._counters = self._acquired, self._acknowledged, self._timeouts, self._archived, self._given_back
 
     def add_series(self, group: str) -> None:
-        """Add the series of a group with value 0: Prometheus only detects increases between two scrapes of a series."""
+        """Add the series of a group with value 0, because Prometheus only detects increases of existing series."""
         self._acquired.add(0, group)
         self._timeouts.add(0, group)
         for reason in (DELIVERY_LIMIT, Cause.REJECT.value):
@@ -40,7 +40,7 @@ class Deliveries:
             self._acknowledged.add(0, group, cause)
 
     def count_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Count rows of `delivery_log`."""
+        """Count the transitions in these rows of `delivery_log`."""
         for row in rows:
             self._count(self._labels.label_of(row["group_id"]), row["last_offset"] - row["first_offset"] + 1, row)
 

@@ -1,4 +1,7 @@
-"""Counts of the records that a gateway's members got: acquired by a micro-batch, or assigned from a reservation."""
+"""Counts the records that members of a gateway received.
+
+A record was acquired either by a micro-batch, or by the gateway from records that the job had reserved for it.
+"""
 
 from collections.abc import Iterator
 

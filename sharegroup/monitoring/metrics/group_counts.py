@@ -1,4 +1,4 @@
-"""Counts of groups, members and share-partitions, from row changes of the group coordinator's tables."""
+"""Counts groups, members and share-partitions, from changes of rows in the group coordinator's tables."""
 
 from collections import Counter as Bag
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,11 @@ _Row = Mapping[str, Any]
 
 
 class GroupCounts:
-    """Counts that are updated with the previous and the new version of each row. None means that there is no row."""
+    """Counts that are updated by changes of rows.
+
+    Methods get the previous version (`before`) and the new version (`after`) of a row. `before` is None for an added
+    row, and `after` is None for a deleted row.
+    """
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels
@@ -22,12 +26,12 @@ class GroupCounts:
         self._rebalances = Counter(catalogue.REBALANCES)
 
     def reset(self) -> None:
-        """Reset the counts before the tables are read again, with each row as a new one."""
+        """Reset the counts. Afterwards the tables are read again, and each row is counted as an added row."""
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 
     def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
-        """Apply a change of `share_groups`. Return the label of a deleted group if it had its own."""
+        """Apply a change of `share_groups`. If a group with its own label was deleted, return the label."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
             self._members[self._labels.label_of(after["group_id"])] += 0
@@ -39,9 +43,9 @@ class GroupCounts:
         return None
 
     def count_rebalances(self, before: _Row | None, after: _Row | None) -> None:
-        """Count the rebalances between two versions of a row of `share_groups`, by their group epochs.
+        """Count a group's rebalances between two versions of its row in `share_groups`: the increase of its epoch.
 
-        A group begins with epoch 1. An epoch that is lower than before belongs to a group that was created again.
+        A new group has epoch 1. If the epoch is lower than before, the group was deleted and created again.
         """
         if after is not None:
             epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1

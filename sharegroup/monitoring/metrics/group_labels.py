@@ -1,14 +1,14 @@
-"""Labels of groups. Their number is limited, which limits the size of a scrape."""
+"""The label `group` of metrics. The number of its values is limited, to limit the size of a scrape."""
 
-#: The label `group` of the sum of all groups without their own label.
+#: The label of all groups without their own label. Their metrics are added up.
 OTHER = "(other)"
 
 
 class GroupLabels:
-    """The labels of groups: the first `limit` groups have their own.
+    """Assigns labels to groups. The label of each of the first `limit` groups is its id.
 
-    All other groups have the label `OTHER`. A group with this label keeps it, because its counts cannot be separated
-    from those of the others.
+    All other groups have the label `OTHER`. A group with this label never gets its own label, because its counts cannot
+    be separated from the counts of other groups.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,7 +27,7 @@ class GroupLabels:
         return OTHER
 
     def remove(self, group_id: str) -> bool:
-        """Remove a deleted group, so that another can have a label. Return whether the group had its own."""
+        """Remove a deleted group, so that another group can get its own label. Return whether it had its own label."""
         self._others.discard(group_id)
         if group_id in self._named:
             self._named.discard(group_id)

@@ -1,7 +1,7 @@
 """The metrics of the job, each declared once. docs/metrics.md is generated from these texts.
 
 `kafka` is the corresponding metric of Kafka's brokers: "type/name" for JMX metrics, "group:name" for others.
-Kafka's meters are counters here; `rate()` of a counter is Kafka's `...PerSec` or `-rate`.
+Kafka's meters are counters here: Prometheus' `rate()` of a counter corresponds to Kafka's `...PerSec` or `-rate`.
 """
 
 from sharegroup.monitoring.metrics.metric import Metric, MetricKind

@@ -1,6 +1,6 @@
 """The metrics of the job, for both queries. Each micro-batch is counted once, at its end.
 
-A scrape only reads sums, with `families`.
+A scrape calls `families`, which only reads sums.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,8 @@ from sharegroup.monitoring.metrics.metric import Counter, Histogram, Labels, Met
 from sharegroup.monitoring.metrics.share_partitions import SharePartitionSizes
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
-#: A table, and the previous and the new version of one of its rows. None: there is no row.
+#: (table, previous version of a row, new version). The previous version of an added row is None, as is the new version
+#: of a deleted row.
 RowChange = tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]
 
 _COUNTERS = (
@@ -54,7 +55,7 @@ class FinishedBatch:
         tables: The rows written to each table.
         changes: The changed rows of the tables that contain the current state.
         responses: The response rows.
-        windows: The values of a `WindowSizes` for each changed share-partition.
+        windows: The fields of `WindowSizes` (offsets and counts) for each changed share-partition, as plain values.
     """
 
     query: str
@@ -69,7 +70,7 @@ class FinishedBatch:
 
 
 class JobCounts:
-    """Counts of a job, in which `most_groups` groups and `most_partitions` share-partitions have their own series."""
+    """Counts of a job. Up to `most_groups` groups and `most_partitions` share-partitions have their own series."""
 
     def __init__(self, most_groups: int, most_partitions: int) -> None:
         self._labels = GroupLabels(most_groups)
@@ -91,14 +92,14 @@ class JobCounts:
         self._gauges[metric][labels] = value
 
     def load_tables(self, rows: Iterable[RowChange]) -> None:
-        """Replace the counts of groups by the content of the group coordinator's tables, given as new rows."""
+        """Replace the counts of groups. `rows` are all rows of the group coordinator's tables, as added rows."""
         self._groups.reset()
         self._change(rows)
 
     def count_batch(self, batch: FinishedBatch, load_s: float | None = None) -> None:
         """Count a micro-batch.
 
-        `load_s` is the time in seconds since the start of the query, for the first micro-batch after the start only.
+        `load_s` is only set for the first micro-batch of a query: the time in seconds since the start of the query.
         """
         query, seconds = batch.query, sum(batch.part_s.values())
         for part, part_s in batch.part_s.items():

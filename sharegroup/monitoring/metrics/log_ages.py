@@ -1,23 +1,27 @@
-"""Minimum age of the oldest unfinished record of a share-partition.
+"""Computes the minimum age of the oldest unfinished record of a share-partition.
 
-The job does not read records, so it has no timestamps. It stores some end offsets of the log, each with the time at
-which it was first observed. The record at offset N existed when the log was first observed to end above N:
+The job does not read records, so it does not know their timestamps. It stores some end offsets of the log, each with
+the time of the first observation. When the job first observes an end offset above N, the record at offset N exists:
 
     observed at  t1        t2             t3
     log     -----|---------|--------------|
     start offset      ^ is at least as old as t2
 
-The end offsets are a flat, ascending tuple (end, observed_ms, end, observed_ms, ...), because there may be one for each
-of 100,000 share-partitions.
+The end offsets of a share-partition are a flat, ascending tuple (end, observed_ms, end, observed_ms, ...). It is flat
+because there may be 100,000 share-partitions.
 """
 
 LogEnds = tuple[int, ...]
-#: Maximum number of end offsets. When there are more, every other one is dropped, which makes the age less precise.
+#: Maximum number of end offsets per share-partition. If there are more, every second one is dropped, which makes the
+#: age less precise.
 MAX_ENDS = 8
 
 
 def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_ms: int) -> LogEnds:
-    """Return the stored end offsets, updated by the observed start and end offset; empty if no record is unfinished."""
+    """Return `ages` with the observed log end offset added, without end offsets up to the start offset.
+
+    The result is empty if all records are finished.
+    """
     if log_end_offset <= start_offset:
         return ()
     first = 0
@@ -33,5 +37,5 @@ def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_m
 
 
 def oldest_ms(ages: LogEnds) -> int | None:
-    """Return a time in ms at which the oldest unfinished record existed already; None if all records are finished."""
+    """Return the earliest known time (ms) at which the oldest unfinished record existed; None if all are finished."""
     return ages[1] if ages else None

@@ -1,6 +1,6 @@
-"""Declarations of metrics, their series, and the values that a scrape gets.
+"""Classes for metrics: their declarations, their series, and the values that a scrape returns.
 
-Names and units follow Prometheus: seconds and bytes; names of counters end in `_total`.
+Names and units follow Prometheus. Units are seconds and bytes, and names of counters end in `_total`.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,10 @@ class MetricKind(str, Enum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `kafka` is the corresponding metric of Kafka, or empty; `bounds` are those of a histogram."""
+    """The declaration of a metric.
+
+    `kafka` is the corresponding metric of Kafka, or empty. `bounds` are the upper bounds of a histogram's buckets.
+    """
 
     name: str
     kind: MetricKind
@@ -34,7 +37,10 @@ class Metric:
 
 
 class Observations(NamedTuple):
-    """A series of a histogram: the number of observations up to each bound, then of all, and their sum."""
+    """One series of a histogram. `cumulative` is the number of observations up to each bound, then of all.
+
+    `sum` is the sum of all observed values.
+    """
 
     cumulative: tuple[int, ...]
     sum: float
@@ -53,7 +59,7 @@ def gauge(metric: Metric, values: Iterable[tuple[Labels, float]]) -> MetricFamil
 
 
 class Counter:
-    """A count for each combination of labels. A counter without labels starts with a series of value 0."""
+    """Counts for each combination of label values. A counter without labels has one series, which starts at 0."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -72,7 +78,7 @@ class Counter:
 
 
 class Histogram:
-    """Observations for each combination of labels, in the buckets of the metric's bounds."""
+    """Observations for each combination of label values, counted in the buckets of the metric's bounds."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

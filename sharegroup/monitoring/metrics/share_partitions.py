@@ -1,8 +1,8 @@
-"""Sums of the sizes of all managed share-partitions, by group.
+"""Sums, by group, of the sizes of all share-partitions that the job manages: lag, records in flight, and others.
 
 The cost of an update or a scrape does not depend on the number of share-partitions. Sums are updated incrementally. The
 oldest record of a group is at the top of a heap. Outdated entries of the heap are removed when they reach the top, or
-when they are the majority.
+when more than half of the entries are outdated.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from sharegroup.monitoring.metrics.metric import Labels, Metric, MetricFamily, g
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
 _Key = tuple[str, str, int]
-#: Lag, available, acquired, in flight, reserved, share-partitions.
+#: (lag, available, acquired, in flight, reserved, number of share-partitions), in the order of `_OF_GROUPS`.
 _Sums = tuple[int, ...]
 _OF_GROUPS = (
     catalogue.LAG,
@@ -30,7 +30,7 @@ _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalog
 
 
 class SharePartitionSizes:
-    """Sizes by group. The first `most_partitions` managed share-partitions also have their own series."""
+    """The sums by group. The first `most_partitions` share-partitions also have their own series."""
 
     def __init__(self, labels: GroupLabels, most_partitions: int) -> None:
         self._labels, self._most_partitions = labels, most_partitions
@@ -41,9 +41,9 @@ class SharePartitionSizes:
         self._named: dict[_Key, Labels] = {}
 
     def update(self, sizes: WindowSizes, now_ms: int) -> bool:
-        """Apply the sizes that an operator reported; `now_ms` is the timestamp of its batch.
+        """Apply the sizes of one share-partition. `now_ms` is the timestamp of the micro-batch that reported them.
 
-        Return whether the share-partition is new, that is, was not managed before.
+        Return whether the share-partition is new, that is, it is managed now and was not managed before.
         """
         key = sizes.group_id, sizes.topic_id, sizes.partition
         before = self._known.pop(key, None)
@@ -101,7 +101,7 @@ class SharePartitionSizes:
 
 
 class _Oldest:
-    """The time of the oldest unfinished record of each share-partition. `first` must not be called if it is empty."""
+    """The time of the oldest unfinished record of each share-partition of a group."""
 
     def __init__(self) -> None:
         self._since: dict[_Key, int] = {}
@@ -122,7 +122,7 @@ class _Oldest:
             heapq.heapify(self._heap)
 
     def first(self) -> int:
-        """Return the earliest time."""
+        """Return the earliest time of all share-partitions. At least one time must be set."""
         while self._since.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0]

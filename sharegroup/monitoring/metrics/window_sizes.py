@@ -1,14 +1,14 @@
-"""The sizes of a share-partition, which its operator reports after each run that changed it."""
+"""The sizes of a share-partition. Its operator reports them after each run that changed the share-partition."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 
 class WindowSizes(NamedTuple):
-    """The sizes of a share-partition: offsets and counts with the meaning that they have in `share_group_state`.
+    """The sizes of a share-partition: offsets and counts, defined as in the table `share_group_state`.
 
-    `log_end_offset` is -1 while it is not known. If `is_managed` is False, the operator no longer manages the
-    share-partition, and the sizes have no meaning.
+    `log_end_offset` is -1 while the end of the log is not known. If `is_managed` is False, the operator no longer
+    manages the share-partition, and the sizes have no meaning.
     """
 
     group_id: str
@@ -24,7 +24,7 @@ class WindowSizes(NamedTuple):
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Self:
-        """Return the sizes with these values, in the order of the fields."""
+        """Create the sizes from the values of the fields, in their order."""
         return cls(*values)
 
     @property
@@ -34,14 +34,14 @@ class WindowSizes(NamedTuple):
 
     @property
     def reserved(self) -> int:
-        """Number of offsets that are held for gateways after the end of the log, and have no records yet."""
+        """Number of offsets after the end of the log that are reserved for gateways. They have no records yet."""
         return min(self._held, max(0, self.end_offset - self.log_end_offset)) if self.log_end_offset >= 0 else 0
 
     @property
     def acquired(self) -> int:
         """Number of acquired records.
 
-        Records without a known state count as acquired. Only states that other programs wrote have such records.
+        Records in flight without a known state count as acquired. They only occur in states that other programs wrote.
         """
         return self._held - self.reserved
 
@@ -51,11 +51,11 @@ class WindowSizes(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Number of unfinished records (KIP-1226); only of those in flight if the log end offset is not known."""
+        """Number of unfinished records (KIP-1226). If the log end offset is not known, only records in flight count."""
         after = max(self.log_end_offset, self.end_offset)
         return after - self.start_offset - self.delivery_complete_count - self.reserved
 
     @property
     def available(self) -> int:
-        """Number of records that members can acquire: the lag without acquired records."""
+        """Number of records that members can acquire: the lag minus the acquired records."""
         return max(0, self.lag - self.acquired)

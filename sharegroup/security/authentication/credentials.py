@@ -1,11 +1,11 @@
-"""The file of users: YAML with SCRAM credentials, which contain no password.
+"""The file of users, a YAML file with SCRAM credentials. It contains no passwords.
 
     alice: SCRAM-SHA-512$8192:<salt>$<stored key>:<server key>
     bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
-A SCRAM login does not send the password. It is verified with the user's entry for the same hash function. A PLAIN login
-sends the password. It is verified with the user's strongest entry, whose stored key can be computed from the password.
-`sharegroup hash-password alice` creates a line of the file.
+A SCRAM login does not send the password. The login is verified with the user's entry for the same SCRAM mechanism. A
+PLAIN login sends the password. The gateway computes a stored key from it and compares this with the user's strongest
+entry. `sharegroup hash-password alice` creates a line of the file.
 """
 
 import base64
@@ -23,12 +23,12 @@ from scramp import ScramException, ScramMechanism
 from sharegroup.errors import InvalidConfigError
 
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
-#: Strongest first. PLAIN is verified with the first one that a user has.
+#: The SCRAM mechanisms, strongest first. A PLAIN login is verified with the first mechanism that the user has.
 SCRAM_MECHANISMS: Mapping[str, ScramMechanism] = {
     SCRAM_SHA_512: ScramMechanism(SCRAM_SHA_512),
     SCRAM_SHA_256: ScramMechanism(SCRAM_SHA_256),
 }
-#: Number of hash iterations of new entries. It makes the verification of a PLAIN login take some milliseconds, so that
+#: Number of hash iterations of new entries. With this number, checking one password takes some milliseconds, so that
 #: guessing the passwords of a stolen file is slow.
 ITERATIONS = 8_192
 _KEY_BYTES: Mapping[str, int] = {SCRAM_SHA_512: 64, SCRAM_SHA_256: 32}
@@ -40,7 +40,7 @@ _ENTRY = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d{4,8}):([^$:]+)\$([^$:]+):([^$
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """The keys with which the server verifies a user's password by one mechanism (RFC 5802). Its repr hides them."""
+    """The keys that verify a user's password for one SCRAM mechanism (RFC 5802). The repr does not show the keys."""
 
     mechanism: str
     salt: bytes
@@ -57,7 +57,7 @@ class ScramCredential:
         return self.salt, self.stored_key, self.server_key, self.iterations
 
     def matches(self, password: str) -> bool:
-        """Return whether this is the password. Takes milliseconds by design."""
+        """Return whether the password is correct. Takes milliseconds by design."""
         try:
             _, stored_key, _, _ = SCRAM_MECHANISMS[self.mechanism].make_auth_info(password, self.iterations, self.salt)
         except ScramException:  # characters that are not allowed in passwords (RFC 4013)
@@ -66,29 +66,28 @@ class ScramCredential:
 
 
 class Credentials:
-    """The users of the file. A login of an unknown user behaves like a wrong password of a known user.
+    """The users of the file. A client cannot distinguish an unknown user from a wrong password.
 
-    The login of an unknown user is verified with a decoy credential. It resembles the credential of a known user: it
-    has the same mechanism, number of iterations (which determines the duration of a check) and length of the salt. The
-    unknown user's name determines the decoy, so each login with this name gets the same one.
+    The login of an unknown user is verified with a decoy credential. The decoy resembles the credential of a known
+    user: it has the same mechanism, salt length and number of iterations, which determines how long a check takes. The
+    decoy is derived from the unknown user's name, so each login with this name uses the same decoy.
 
-    `users` has each user's credentials by mechanism. `decoy_key` is a secret of this process from which decoys are
-    derived.
+    `users` is {user: {mechanism: credential}}. `decoy_key` is a secret of this process from which decoys are derived.
     """
 
     def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]], decoy_key: bytes) -> None:
         self._users, self._decoy_key = users, decoy_key
         found = [users[user][name] for user in sorted(users) for name in SCRAM_MECHANISMS if name in users[user]]
-        #: The credentials of known users that decoys resemble, by mechanism; None stands for PLAIN.
+        #: {mechanism: credentials of known users that decoys imitate}. The key None stands for PLAIN.
         self._forms: dict[str | None, list[ScramCredential]] = {
             name: [each for each in found if each.mechanism == name] for name in SCRAM_MECHANISMS
         }
         self._forms[None] = [_strongest(users[user]) for user in sorted(users)]
 
     def get_credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
-        """Return the user's credential for a SCRAM mechanism, or for PLAIN (None).
+        """Return the user's credential for a SCRAM mechanism, or for PLAIN if `mechanism` is None.
 
-        Users without one get a decoy that no password matches.
+        If the user has no such credential, return a decoy that no password matches.
         """
         known = self._users.get(user)
         if known and mechanism is None:
@@ -105,20 +104,20 @@ class Credentials:
 
 
 def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
-    """Return the credential that verifies PLAIN."""
+    """Return the user's credential of the strongest mechanism. It verifies PLAIN logins."""
     return next(credentials[name] for name in SCRAM_MECHANISMS if name in credentials)
 
 
 def _usual(mechanism: str) -> ScramCredential:
-    """Return a credential of the form that `hash_password` creates."""
+    """Return a dummy credential with the salt length and iterations of those that `hash_password` creates."""
     key = bytes(_KEY_BYTES[mechanism])
     return ScramCredential(mechanism, bytes(_MADE_SALT_BYTES), key, key, ITERATIONS)
 
 
 def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_SHA_512,)) -> str:
-    """Return the line of the file for a user with this password, with new random salts.
+    """Return the file's line for a user with this password, with new random salts.
 
-    Raises ValueError for a user or password that SASL does not allow (empty, or control characters: RFC 4013).
+    Raises ValueError if user or password is empty, or if SASL does not allow a character of the password (RFC 4013).
     """
     if not user or not password:
         raise ValueError("neither user nor password may be empty")
@@ -162,7 +161,10 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
 
 
 def _parse(entries: Sequence[object]) -> dict[str, ScramCredential] | None:
-    """Return the credentials by mechanism; None if one is invalid, there is none, or a mechanism occurs twice."""
+    """Return {mechanism: credential} for a user's entries.
+
+    Returns None if there are no entries, one of them is invalid, or a mechanism occurs twice.
+    """
     parsed = [_parse_one(entry) for entry in entries]
     credentials = {credential.mechanism: credential for credential in parsed if credential is not None}
     return credentials if credentials and len(credentials) == len(entries) else None

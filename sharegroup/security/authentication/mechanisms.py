@@ -16,14 +16,16 @@ from sharegroup.security.authentication.token_check import TokenCheck
 from sharegroup.security.authentication.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
 from sharegroup.security.reloading import Reloading, ReloadingFiles, ReloadingResponse
 
-#: Minimum time in seconds between two requests for token keys, also if clients send tokens with unknown keys.
+#: Minimum time in seconds between two requests for token keys. It also applies when clients send tokens with unknown
+#: keys.
 KEYS_PAUSE_S = 10.0
 
 
 class LoginMechanisms:
     """The enabled mechanisms, with the current users and token keys.
 
-    The constructor raises InvalidConfigError if a mechanism has no users or keys, or if their file is invalid.
+    The constructor raises InvalidConfigError if an enabled mechanism has no users or token keys, or if the file of
+    users or keys is invalid.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -34,11 +36,11 @@ class LoginMechanisms:
         enabled = () if config.upstream_identity is UpstreamIdentity.CLIENT else config.sasl_mechanisms or usable
         if problems := [_missing(name) for name in enabled if name not in usable]:
             raise InvalidConfigError("gateway", problems)
-        #: {mechanism: function that creates an exchange}
+        #: {mechanism: function that creates the exchange for one login}
         self.enabled: Mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
 
     def __bool__(self) -> bool:
-        """Return whether a mechanism is enabled; if not, clients need not log in."""
+        """Return whether any mechanism is enabled. If none is enabled, clients need not log in."""
         return bool(self.enabled)
 
     def check(self) -> None:
@@ -58,7 +60,7 @@ class LoginMechanisms:
         return self._tokens.has_unknown_key(token)
 
     def reload_keys(self) -> None:
-        """Reload the token keys now, unless they were just requested from the server. Blocks."""
+        """Reload the token keys now, unless they were requested in the last `KEYS_PAUSE_S` seconds. Blocks."""
         if self._keys is not None:
             self._keys.reload_now()
 
@@ -85,7 +87,7 @@ def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
 
 
 def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
-    """Return the token keys from a file, which must exist, or from a server, which may be unavailable at first."""
+    """Return the token keys from a file or a server. A file must exist; a server may be unavailable at first."""
     if not config.token_keys:
         return None
     path = keys_path(config.token_keys)

@@ -1,7 +1,7 @@
 """The SASL mechanism OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a login with a token. Only `check` may do I/O.
 
-As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. The login fails when the client
-has confirmed it.
+As in Kafka, the server answers a rejected token with the message `{"status":"invalid_token"}`. The login fails after
+the client has confirmed this message.
 """
 
 import re
@@ -26,7 +26,7 @@ class AcceptedToken(NamedTuple):
 
 
 class OAuthBearerExchange:
-    """A login with one message. `check` returns the user of the token, or raises LoginRejectedError with a reason."""
+    """A login with a token. `check` verifies the token: it returns its user, or raises LoginRejectedError."""
 
     max_message_bytes = MAX_MESSAGE_BYTES
 
@@ -36,7 +36,7 @@ class OAuthBearerExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Verify the token, or fail after the client has confirmed the rejection. Raises LoginRejectedError."""
+        """Verify the token in the first message. If it is rejected, the second message raises LoginRejectedError."""
         if self._refusal is not None:
             raise self._refusal
         try:
@@ -56,7 +56,7 @@ class OAuthBearerExchange:
 
 
 def parse_message(message: str) -> tuple[str, str]:
-    """Return (authorization id, token) of a client's first message. Its extensions (KIP-342) are ignored.
+    """Return (authorization id, token) of a client's first message. SASL extensions (KIP-342) are ignored.
 
     Raises LoginRejectedError if the message is malformed.
     """

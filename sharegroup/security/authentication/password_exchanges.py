@@ -20,7 +20,7 @@ class PlainExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Verify the only message. Raises LoginRejectedError."""
+        """Verify the client's only message. Raises LoginRejectedError."""
         authorization_id, *rest = message.split("\0")
         if len(rest) != 2:
             raise LoginRejectedError(_REJECTED, _MALFORMED)

@@ -7,7 +7,7 @@ from sharegroup.errors import ShareGroupError
 
 
 class LoginRejectedError(ShareGroupError):
-    """The login is rejected. The error's text is for the client; `reason` is for the audit log, without secrets."""
+    """The login is rejected. The message is sent to the client; `reason`, without secrets, is for the audit log."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -17,7 +17,8 @@ class LoginRejectedError(ShareGroupError):
 class ExchangeStep(NamedTuple):
     """The mechanism's next message to the client.
 
-    With a `user` the client is authenticated, until `valid_until_ms` (ms since the epoch, None: without expiry).
+    If `user` is set, the client is authenticated as this user until `valid_until_ms` (ms since the epoch). If
+    `valid_until_ms` is None, the login does not expire.
     """
 
     message: bytes
@@ -28,7 +29,7 @@ class ExchangeStep(NamedTuple):
 class Exchange(Protocol):
     """One login with a SASL mechanism."""
 
-    #: The user that the client claims to be, "" until its message has been read.
+    #: The user name that the client has sent, "" before its first message was read.
     claimed: str
 
     @property

@@ -1,7 +1,7 @@
-"""Verification of tokens: a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
+"""Verifies tokens. A token must be a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
 
-PyJWT verifies signature and claims. It is the most used library for this purpose, is typed, and has one dependency
-(`cryptography`), which any library needs for RSA and elliptic curves.
+PyJWT verifies signature and claims. It is the most used library for this purpose and is typed. Its only dependency is
+`cryptography`, which any such library needs for RSA and elliptic curves.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class TokenCheck:
         self._claim, self._algorithms, self._skew_s = claim, algorithms, skew_s
 
     def has_unknown_key(self, token: str) -> bool:
-        """Return whether the token names an unknown key; False for text that is not a token."""
+        """Return whether the token names a key that is not among the current keys. False if it is not a token."""
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
@@ -46,7 +46,7 @@ class TokenCheck:
         return not self._keys.value.has_key(key_id)
 
     def __call__(self, token: str) -> AcceptedToken:
-        """Return the user of a token and its expiry. Raises LoginRejectedError; its reason contains no token."""
+        """Return the user of a token and its expiry. Raises LoginRejectedError, without the token in its reason."""
         try:
             header = jwt.get_unverified_header(token)
             key = self._key(header)
@@ -65,9 +65,9 @@ class TokenCheck:
         return AcceptedToken(_name(claims, self._claim), (expires_s + self._skew_s) * 1_000)
 
     def _key(self, header: dict[str, Any]) -> jwt.PyJWK:
-        """Return the key with which a token with this header must be signed.
+        """Return the key that the token's `header` names and that its signature must match.
 
-        Raises LoginRejectedError for an unknown key or an algorithm that is not allowed, and jwt.PyJWTError if the key
+        Raises LoginRejectedError if the key is unknown or the algorithm is not allowed, and jwt.PyJWTError if the key
         does not fit the algorithm.
         """
         algorithm = header.get("alg")

@@ -19,7 +19,8 @@ import jwt
 
 from sharegroup.errors import InvalidConfigError
 
-#: Limits of a response's duration in seconds and of its size. A key set has a few keys of some hundred bytes each.
+#: The limits of a response with a key set: its duration in seconds, and its size in bytes. A key set has a few keys of
+#: some hundred bytes each.
 FETCH_TIMEOUT_S = 5.0
 MAX_BYTES = 1_048_576
 #: Types of public keys. Secret keys (`oct`, for HS256 and the like) are not accepted.
@@ -27,17 +28,17 @@ _KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
 
 
 class TokenKeys:
-    """The keys of a key set, by key id (`kid`)."""
+    """The keys of a key set as {key id (`kid`): key}."""
 
     def __init__(self, keys: Mapping[str | None, Mapping[str, Any]]) -> None:
         self._keys = keys
 
     def has_key(self, key_id: str | None) -> bool:
-        """Return whether the set has the key. If a token has no key id (None), the only key of the set is meant."""
+        """Return whether the set has the key. None, for a token without a key id, stands for the set's only key."""
         return self._key(key_id) is not None
 
     def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key for an algorithm, None if there is none.
+        """Return the key if the set has it for this algorithm, else None.
 
         Raises jwt.PyJWTError if the key's type does not fit the algorithm.
         """
@@ -53,9 +54,9 @@ class TokenKeys:
 
 
 def parse_keys(text: str | bytes, source: str) -> TokenKeys:
-    """Parse the public signature keys of a key set. `source` names it in errors.
+    """Parse the public signature keys of a key set. Error messages name the key set by `source`.
 
-    Raises InvalidConfigError if the text is not a key set or has no such key.
+    Raises InvalidConfigError if the text is not a key set or contains no public signature key.
     """
     try:
         content = json.loads(text)
@@ -77,7 +78,7 @@ def _is_for_signatures(key: Mapping[str, Any]) -> bool:
 
 
 def keys_path(url: str) -> str | None:
-    """Return the path of a `file:` URL, None for `https:`. Raises InvalidConfigError for other URLs."""
+    """Return the path of a `file:` URL, None for an `https:` URL. Raises InvalidConfigError for other URLs."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return unquote(parts.path)
@@ -99,7 +100,7 @@ def read_keys(path: str) -> TokenKeys:
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
     """Request a key set from a server.
 
-    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or if it is invalid.
+    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or the response is invalid.
     """
     with _Deadline(timeout_s) as deadline:
         opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
@@ -141,9 +142,9 @@ class _Deadline:
 
     @property
     def problem(self) -> str:
-        """The reason why the request fails, empty before the deadline.
+        """Return the reason why the request fails, or an empty text before the deadline.
 
-        A read that ends by the socket's timeout ends after the deadline, so it has the same reason.
+        A read that ends by the socket's timeout has the same reason, because this timeout ends after the deadline.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""
@@ -200,5 +201,5 @@ class _StayThere(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """Override of urllib: raise an error."""
+        """Reject the redirect with an error. Called by urllib."""
         raise urllib.error.HTTPError(req.full_url, code, "redirects are not followed", headers, fp)

@@ -1,1 +1,1 @@
-"""Sample data: the tables of an hour of a share group, and a broker and a gateway that serve them."""
+"""Sample data: the tables after one hour of a share group, and a broker and a gateway that serve this data."""

@@ -1,9 +1,9 @@
-"""Serves the sample data to Kafka clients: a broker with the topic, and a gateway that reads the tables.
+"""Serves the sample data to Kafka clients, with a broker that has the topic and a gateway that reads the tables.
 
     with SampleCluster(Path("/data")) as cluster:
         ShareGroupAdmin(cluster.bootstrap_servers).list_group_offsets("billing")
 
-There is no job, so responses contain the state in the tables, and clients cannot change or acquire anything.
+No job is running. So responses contain the state in the tables, and clients cannot change anything or acquire records.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ from sharegroup.testing.samples.sample_history import PARTITIONS, TOPIC, LogEnd,
 
 
 class SampleCluster:
-    """A cluster that runs from `start` to `stop`, or inside a `with` block; `directory` must be empty.
+    """A cluster that runs from `start` to `stop`, or inside a `with` block. `directory` must be empty.
 
     Attributes:
-        tables_path: the directory of the tables, which remains.
+        tables_path: the directory of the tables. It remains after `stop`.
         log_ends: the log end offsets at each step of the sample hour.
         bootstrap_servers: the gateway's address, once started.
     """
@@ -39,7 +39,10 @@ class SampleCluster:
         self._gateway = GatewayProcess(self._config, directory / "gateway.log")
 
     def start(self) -> Self:
-        """Start, and wait until the gateway responds. Raises EmbeddedKafkaError, LoggedProcessError."""
+        """Start the broker and the gateway, and wait until the gateway's ports are open.
+
+        Raises EmbeddedKafkaError or LoggedProcessError if one of them does not start.
+        """
         self._kafka.start()
         try:
             self._kafka.create_topic(TOPIC, PARTITIONS)

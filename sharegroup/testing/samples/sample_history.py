@@ -2,15 +2,14 @@
 
     write_sample_history("/data/tables")
 
-The tables are for notebooks, documentation and tests of queries. The job's own components write them: the real operator
-receives rows like those of the source and the request topics, with a settable clock, and its output passes through the
-real commit steps. The commits of the tables have the times of that clock, so that time travel works as well. The same
+The tables are for notebooks, documentation and tests of queries. The job's own components write them. The real operator
+receives rows like those of the source and the request topics, and a settable clock. Its output passes through the real
+commit steps. The commits of the tables have the times of this clock, so that time travel works as well. The same
 arguments produce the same rows.
 
-In this hour, records are written to a topic with two partitions, and three members process them. For ten minutes the
-rate of writes is doubled.
-Some records are released at their first delivery, some are rejected, a few are released every time until the delivery
-limit, and one member hangs for some minutes while it holds locks.
+In this hour, records are written to a topic with two partitions, and three members process them. For ten minutes, twice
+as many records are written. Some records are released at their first delivery, and some are rejected. A few records are
+released at each delivery, up to the delivery limit. One member hangs for some minutes while it holds locks.
 """
 
 import json
@@ -61,7 +60,7 @@ Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 
 
 class SampleTables:
-    """The tables and the operator of one (group, topic id) that writes them, with a clock set by the caller.
+    """Sample tables, and the operator of one group and topic that writes them. The caller sets the time.
 
     `commit` runs a micro-batch at the time `now_ms`: it processes input rows, writes the tables and returns responses.
     """
@@ -84,7 +83,7 @@ class SampleTables:
         return steps
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Store the responses, which `commit` returns. The commit steps call this object instead of a producer."""
+        """Store the responses for `commit`, which returns them. The commit steps call this instead of a producer."""
         self._responses += responses
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
@@ -102,7 +101,10 @@ class SampleTables:
         self._group_steps.commit(Batch(0, now_ms, tables=dict(rows_of)))
 
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
-        """Set the times of each table's commits from version `first` on to `now_ms`. Return the next versions."""
+        """Set the time of new commits of all tables to `now_ms`, plus a few ms because times must ascend.
+
+        `first` is {table: first version to change}. Return {table: next version}.
+        """
         dated = dict(first)
         at_ms = now_ms
         for spec in ALL_TABLES:
@@ -117,7 +119,7 @@ class SampleTables:
 
 
 class LogEnd(NamedTuple):
-    """The log end offset of a topic-partition in Kafka at a time. The tables do not contain it."""
+    """The log end offset of a topic-partition in Kafka at some time. The tables do not contain this offset."""
 
     time: datetime
     topic: str
@@ -128,9 +130,9 @@ class LogEnd(NamedTuple):
 def write_sample_history(
     tables_path: str, end: datetime | None = None, minutes: int = 60, topic_id: str = TOPIC_ID
 ) -> list[LogEnd]:
-    """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory.
+    """Write a history of `minutes` minutes that ends at `end` (default: now) to tables in the directory `tables_path`.
 
-    `topic_id` is the id of a real topic in a broker. Returns the log ends that the broker would have at each step.
+    If the topic exists in a broker, `topic_id` is its id there. Return the log end offsets at each step of the history.
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
@@ -150,7 +152,7 @@ def write_sample_history(
 
 
 class _Hour:
-    """Generates the input rows of each step: log end offsets, fetches and acknowledgements."""
+    """Generates the operator's input rows for each step: log end offsets, fetches and acknowledgements."""
 
     def __init__(self, begin_ms: int, topic_id: str) -> None:
         self._begin_ms, self._topic_id = begin_ms, topic_id
@@ -176,7 +178,7 @@ class _Hour:
         return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 
     def handle_responses(self, responses: Iterable[Mapping[str, Any]]) -> None:
-        """Store the ranges that the members acquired."""
+        """Store the ranges that members acquired. They are acknowledged in the next step."""
         for response in responses:
             if response["type"] == FETCH:
                 acquired = tuple(AcquiredRange(*item) for item in response["acquired"])
@@ -192,7 +194,7 @@ class _Hour:
             yield FetchRequest(self._next_id(), *header, max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
 
     def _next_id(self) -> str:
-        """Return the request's offset in its topic."""
+        """Return the id of the next request: its offset in the request topic, as text."""
         self._kafka_offset += 1
         return str(self._kafka_offset)
 

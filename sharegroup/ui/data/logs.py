@@ -16,7 +16,7 @@ from sharegroup.kafka_clients.topic_lookup import TopicLookup
 
 Place = tuple[str, int]
 
-#: Maximum time to wait for brokers. Only snapshots wait for them; pages show the newest snapshot.
+#: Maximum time to wait for brokers, in ms.
 _TIMEOUT_MS = 5_000
 
 
@@ -37,20 +37,26 @@ class Logs(Protocol):
     """Access to logs, by topic and partition. Methods raise LogsUnavailableError."""
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
-        """Return start and end of those logs that exist and have a leader."""
+        """Return {partition: start and end offset of its log}.
+
+        Partitions that do not exist or have no leader are left out.
+        """
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
-        """Return the timestamp of the first record at or above each offset, if there is one."""
+        """Return {partition: timestamp of its first record at or above the given offset}.
+
+        Partitions without such a record are left out.
+        """
 
     def record(self, place: Place, offset: int) -> Payload | None:
-        """Return the record at an offset; None if the log does not have it."""
+        """Return the record at an offset, None if the log does not contain this record."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 class BrokerLogs:
-    """`Logs` of the job's brokers. It connects with the first request."""
+    """Access to the logs of the job's brokers. It connects at the first request."""
 
     def __init__(self, config: Config) -> None:
         self._settings = python_properties(config.job.bootstrap_servers, config.job.kafka) | {

@@ -1,4 +1,4 @@
-"""Readable text of the bytes of records. No I/O."""
+"""Converts keys and values of records to readable text. No I/O."""
 
 import json
 from typing import NamedTuple
@@ -10,14 +10,14 @@ _PER_LINE = 16
 
 
 class PayloadText(NamedTuple):
-    """A payload as text. `note` describes a deviation from the requested format, or is empty."""
+    """A payload as text. `note` states how the text differs from the request (cut, not JSON), or is empty."""
 
     text: str
     note: str
 
 
 def payload_text(payload: bytes | None, form: str) -> PayloadText:
-    """Return a key or value in one of `FORMATS`. An unknown format is text."""
+    """Return a key or value as text in the format `form`, one of `FORMATS`. Other values of `form` mean "text"."""
     if payload is None:
         return PayloadText("null", "")
     part, note = payload[:MOST_BYTES], ""

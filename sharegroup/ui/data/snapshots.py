@@ -1,7 +1,8 @@
-"""Snapshots of the tables and logs, which all pages show. One thread takes them for all open pages.
+"""Takes snapshots of the tables and logs. All open pages show the newest snapshot, which one thread takes.
 
-A snapshot reads the changes since the previous one. Then the thread waits for `INTERVAL_S` seconds, or for nine times
-the duration of the snapshot if that is longer. So it uses at most a tenth of a core, and pages do not wait for it.
+A snapshot reads the changes since the previous snapshot. Then the thread waits for `INTERVAL_S` seconds, or for nine
+times the duration of the snapshot if this is longer. So the thread uses at most a tenth of a core. Pages do not wait
+for it.
 """
 
 import logging
@@ -32,16 +33,19 @@ from sharegroup.ui.data.trend import LagHistory
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
-#: Maximum fraction of the time in which snapshots are taken.
+#: Maximum fraction of the time that the thread spends on taking snapshots.
 _SHARE = 1 / 10
-#: Maximum number of records whose timestamps are read from the logs in a snapshot. The others follow in later ones.
+#: Maximum number of records whose timestamps a snapshot reads from the logs. Later snapshots read the remaining ones.
 _MAX_LOOKUPS = 100
 
 States = Mapping[SharePartitionKey, ShareGroupOffset]
 
 
 class PartitionView(NamedTuple):
-    """A share-partition. Unknown values are None. `batches` are the ranges in flight, by offset."""
+    """A share-partition as pages show it. Unknown values are None.
+
+    `oldest_ms` is the timestamp of the record at the start offset. `batches` are the ranges in flight, by offset.
+    """
 
     topic: str
     topic_id: str
@@ -53,13 +57,17 @@ class PartitionView(NamedTuple):
     batches: tuple[StateBatch, ...]
 
     def records(self, state: RecordState) -> int:
-        """Return the number of records in flight in a state, without offsets that are reserved for gateways."""
+        """Return the number of records in flight in this state. Offsets reserved for gateways do not count."""
         batches = (b for b in self.batches if b.delivery_state is state and not is_reserved(state, b.delivery_count))
         return sum(b.last_offset - b.first_offset + 1 for b in batches)
 
 
 class GroupView(NamedTuple):
-    """A group. `lag` is the sum of the known lags, `oldest_ms` the timestamp of its oldest unfinished record."""
+    """A group as pages show it. Unknown values are None.
+
+    `lag` is the sum of the known lags, `oldest_ms` the timestamp of the oldest unfinished record, and `acquired` the
+    number of acquired records.
+    """
 
     description: ShareGroupDescription
     cell: str
@@ -79,7 +87,10 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots:
-    """Takes snapshots from `start` to `close`. Any thread may read `newest`. Times are ms since 1970, from `now_ms`."""
+    """Takes snapshots from `start` to `close`. Any thread may read `newest`, the last snapshot.
+
+    `now_ms` returns the time in ms since 1970.
+    """
 
     def __init__(
         self, config: Config, logs: Logs, now_ms: Callable[[], int] = lambda: round(time.time() * 1000)
@@ -111,8 +122,8 @@ class Snapshots:
     def take_snapshot(self) -> Snapshot:
         """Take a snapshot of all groups.
 
-        If tables cannot be read, their last content is used. If log offsets cannot be read, they are None. Both add a
-        sentence to `problems`.
+        If tables cannot be read, their last content is used, unless they do not exist. If log offsets cannot be read,
+        they are None in the snapshot. Both cases add a sentence to `problems`.
         """
         at_ms, problems = self._now_ms(), []
         for name, cell in self._cells.items():
@@ -151,7 +162,10 @@ class Snapshots:
             return {}, [str(error)]
 
     def _read_timestamps(self, starts: set[tuple[Place, int]]) -> list[str]:
-        """Read the timestamps of up to `_MAX_LOOKUPS` of these records. Return a sentence for each problem."""
+        """Read and cache timestamps of the records in `starts` whose timestamps are not cached yet.
+
+        At most `_MAX_LOOKUPS` timestamps are read. Return a sentence for each problem.
+        """
         known = self._written_ms
         self._written_ms = {start: known[start] for start in starts if start in known}
         unknown: dict[Place, int] = {}
@@ -179,7 +193,7 @@ class Snapshots:
 
 
 class _Cell:
-    """The last content of the tables of one cell."""
+    """The content of one cell's tables when they were last read."""
 
     def __init__(self, config: Config) -> None:
         self.tables = CachedTables(config.job.tables_path, config.job.delta_options)
@@ -207,7 +221,10 @@ class _Cell:
         return {(row.topic, row.partition) for group in self._descriptions.values() for row in group.share_partitions}
 
     def starts(self, ends: Mapping[Place, LogOffsets]) -> Iterable[tuple[Place, int, int | None]]:
-        """Yield (partition, start offset, lag) of each share-partition that has a start offset."""
+        """Yield (partition, start offset, lag) of each share-partition that has a start offset.
+
+        `ends` are the start and end offsets of logs.
+        """
         for group_id in self._descriptions:
             for row in self._partitions(group_id, ends, {}):
                 if row.start_offset is not None:
@@ -216,7 +233,10 @@ class _Cell:
     def groups(
         self, cell: str, ends: Mapping[Place, LogOffsets], written_ms: Mapping[tuple[Place, int], int | None]
     ) -> Iterable[tuple[str, GroupView]]:
-        """Yield all groups with their ids."""
+        """Yield (group id, group) for all groups of the cell.
+
+        `ends` are the start and end offsets of logs. `written_ms` has the known timestamps of records at start offsets.
+        """
         for group_id, description in self._descriptions.items():
             rows = tuple(self._partitions(group_id, ends, written_ms))
             lags = [row.lag for row in rows if row.lag is not None]

@@ -1,22 +1,26 @@
-"""A history of lags in memory, from which pages show how a lag grows or falls. No I/O."""
+"""Stores a history of lags in memory. Pages show from it how a lag grows or falls. No I/O."""
 
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: Maximum number of snapshots: a quarter of an hour if one is taken every 5 s.
+#: Maximum number of stored snapshots. With one snapshot every 5 s, they cover a quarter of an hour.
 MAX_SNAPSHOTS = 180
 
 
 class Trend(NamedTuple):
-    """Lags of one group by time, oldest first, and the growth of the lag in records per second (None: not known)."""
+    """The trend of one group's lag.
+
+    `lags` are pairs (time in ms, lag), oldest first. `per_second` is the growth of the lag in records per second, None
+    if it is not known.
+    """
 
     lags: tuple[tuple[int, int], ...]
     per_second: float | None
 
 
 class LagHistory:
-    """The lags of all groups in the newest snapshots."""
+    """The lags of all groups in the last `limit` snapshots."""
 
     def __init__(self, limit: int = MAX_SNAPSHOTS) -> None:
         self._snapshots: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=limit)
@@ -32,7 +36,10 @@ class LagHistory:
 
 
 def polyline(seen: tuple[tuple[int, int], ...], width: int, height: int) -> str:
-    """Return the points of an SVG polyline of lags, on an axis from 0; empty for fewer than two lags."""
+    """Return the points of an SVG polyline that shows lags over time. The lag axis starts at 0.
+
+    `seen` are pairs (time in ms, lag). The result is empty if there are fewer than two.
+    """
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return ""
     begin, end, top = seen[0][0], seen[-1][0], max(1, *(lag for _, lag in seen))

@@ -1,4 +1,4 @@
-"""Computes the picture of a share-partition's window, which shows the states of records by offset. No I/O.
+"""Computes a picture of a share-partition that shows the states of its records by offset. No I/O.
 
 A picture has at most `COLUMNS` columns, for any number of ranges. Each column counts its records by kind:
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 #: Maximum columns of a picture.
 COLUMNS = 240
-#: Number of members with their own colour; the others share one.
+#: Number of members with their own colour. All other members share one colour.
 COLOURS = 8
-#: Number of parts of the picture that are links to their details.
+#: Number of parts into which the picture is divided. Each part is a link to its details.
 ZONES = 24
 
 
 class RecordKind(str, Enum):
-    """The kinds of records, in the order in which a column stacks them."""
+    """The kinds of records in a picture, in the order in which a column stacks them from the top."""
 
     FINISHED = "finished"
     ACKNOWLEDGED = "acknowledged"
@@ -66,7 +66,7 @@ class Span(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Consecutive offsets with the same state. `member_id` and `lock_deadline_ms` are None unless acquired."""
+    """Consecutive offsets with the same state. `member_id` and `lock_deadline_ms` are only set for acquired records."""
 
     first: int
     last: int
@@ -77,7 +77,10 @@ class Piece(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: the number of records of each kind, and the number that each member has acquired."""
+    """A column of the picture: the number of records of each kind, and of acquired records of each member.
+
+    It covers the offsets from `first` to `last`, both inclusive.
+    """
 
     first: int
     last: int
@@ -86,7 +89,7 @@ class Column(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A rectangle of the picture: horizontally in columns, vertically from 0 (top) to 1."""
+    """A rectangle of the picture. `left` and `width` are in columns; `top` and `height` are fractions of the height."""
 
     left: int
     width: int
@@ -96,7 +99,10 @@ class Bar(NamedTuple):
 
 
 def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iterator[Piece]:
-    """Yield the pieces of a span, in order and without gaps. `batches` are the ranges in flight, by offset."""
+    """Yield the pieces of a span (offsets with the same state), in order and without gaps.
+
+    `batches` are the ranges in flight, by offset.
+    """
     at = span.first
     if at < start_offset:
         yield Piece(at, min(start_offset - 1, span.last), RecordKind.FINISHED)
@@ -123,7 +129,10 @@ def _kind(batch: StateBatch) -> RecordKind:
 
 
 def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:
-    """Return the columns of a span, whose widths differ by at most one offset; at most one column per offset."""
+    """Return the columns of a span, at most `most` and at most one per offset.
+
+    `of` are the pieces of the span. The widths of columns differ by at most one offset.
+    """
     count = min(most, span.records)
     edges = [span.first + index * span.records // count for index in range(count + 1)]
     found = [Column(first, after - 1, Counter(), Counter()) for first, after in pairwise(edges)]
@@ -143,7 +152,10 @@ def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column
 
 
 def state_bars(of: Sequence[Column]) -> list[Bar]:
-    """Return the bars of all columns, stacked by kind. Equal neighbours are one bar."""
+    """Return the bars of all columns: in each column one bar per kind of record, stacked.
+
+    Neighbouring columns with equal bars are combined.
+    """
     bars = []
     for stack, left, width in _runs([_stack(column) for column in of]):
         bars += [Bar(left, width, top, height, name) for name, top, height in stack]
@@ -151,9 +163,10 @@ def state_bars(of: Sequence[Column]) -> list[Bar]:
 
 
 def member_bars(of: Sequence[Column], names: Sequence[str]) -> list[Bar]:
-    """Return bars for the member with the most acquired records of each column.
+    """Return bars that show, for each column, the member with the most acquired records in this column.
 
-    Their names are m0, m1, ... by the index in `names`, or `others`. A column without acquired records has no bar.
+    The name of a bar is m0, m1, ... by the member's index in `names`, or `others` for members without a colour. Equal
+    neighbours are one bar, and a column without acquired records has no bar.
     """
     places = {member: f"m{place}" for place, member in enumerate(names[:COLOURS])}
     tops = [column.members.most_common(1) for column in of]
@@ -180,14 +193,14 @@ def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
 
 
 def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
-    """Return (left, width, content) of the parts of the picture, in columns."""
+    """Divide the picture into at most `most` parts. Return (left, width, combined column) of each part, in columns."""
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]
     return [(left, after - left, join_columns(of[left:after])) for left, after in pairwise(edges)]
 
 
 def join_columns(of: Sequence[Column]) -> Column:
-    """Combine consecutive columns, at least one, into one."""
+    """Combine consecutive columns into one. There must be at least one column."""
     kinds: Counter[RecordKind] = Counter()
     members: Counter[str] = Counter()
     for column in of:
@@ -197,14 +210,17 @@ def join_columns(of: Sequence[Column]) -> Column:
 
 
 def zoom_span(span: Span, bounds: Span, factor: float) -> Span:
-    """Return the span with the same center and `factor` times the width, within the bounds; at least one offset."""
+    """Return a span with the same center and `factor` times the width. It has at least one offset.
+
+    The span is limited to `bounds`.
+    """
     width = max(1, min(bounds.records, round(span.records * factor)))
     first = span.first + (span.records - width) // 2
     return move_span(Span(first, first + width - 1), bounds, 0)
 
 
 def move_span(span: Span, bounds: Span, records: int) -> Span:
-    """Return the span moved by `records`, within the bounds."""
+    """Return the span moved by `records` offsets, limited to `bounds`."""
     width = min(span.records, bounds.records)
     first = max(bounds.first, min(span.first + records, bounds.last - width + 1))
     return Span(first, first + width - 1)
