@@ -39,15 +39,15 @@ class AsyncShareConsumer(HandlesRecords):
     """A member of a share group. Deserializers and the commit callback run on the caller's loop and must not block it.
 
     Args:
-        bootstrap_servers: `host:port`, several separated by commas or as a list.
-        topics: the first subscription.
-        connector: opens the connections and has the clock; for tests.
-        member_id: the member id, for tests. Without it, the consumer chooses one.
+        bootstrap_servers: one or several `host:port`, as a list or separated by commas.
+        topics: the topics to subscribe to at first; `subscribe` can replace them.
+        connector: opens the connections and contains the clock. Only tests set it.
+        member_id: the member id; by default, the consumer chooses a random one. Only tests set it.
         settings: Kafka's settings with underscores (`ConsumerSettings`), and kafka-python's `security_protocol`,
             `ssl_*` and `sasl_*`.
 
     Raises:
-        InvalidSettingError: a setting is unknown, refused for share groups, or has an invalid value.
+        InvalidSettingError: a setting is unknown, not allowed for share groups, or has an invalid value.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests = Requests(self.settings, self._core, connector, self._changed.set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.callbacks = CommitCallbackRunner()
-        #: The results for each commit that waits.
+        #: One list per waiting `commit_sync` call. Each new result is appended to all of these lists.
         self._commits: list[list[AcknowledgeResult]] = []
         self._is_polling = self._is_woken = self._is_closed = False
-        #: What runs deserializers, and the commit callback.
+        #: The objects that run the deserializers, and the commit callback.
         self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
             self.subscribe(topics)
@@ -79,7 +79,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription. Polls join the group. To leave the group, use `unsubscribe`."""
+        """Replace the subscription. The member joins the group at the next poll, and leaves it with `unsubscribe`."""
         self._check_open()
         if not topics or isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
             raise ValueError(f"topics must be a collection of names: {topics!r}")
@@ -92,7 +92,7 @@ class AsyncShareConsumer(HandlesRecords):
         return set(self._core.membership.topics)
 
     async def unsubscribe(self) -> None:
-        """Send the acknowledgements, end the share sessions, which releases other records, and leave the group."""
+        """Send the acknowledgements and leave the group. Records without an acknowledgement are released."""
         self._check_open()
         await self._leave(CLOSE_TIMEOUT_S)
         self._core.membership.subscribe(())
@@ -101,15 +101,15 @@ class AsyncShareConsumer(HandlesRecords):
     # -- records -------------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = 1.0) -> list[Record[Any]]:
-        """Return records; an empty list if there are none within the timeout.
+        """Wait for records and return them. Returns an empty list if no record arrives within the timeout.
 
-        In implicit mode, this accepts the records of the previous poll. In explicit mode, all of them must be
-        acknowledged. The acknowledgements are sent with the next fetch.
+        In implicit mode, the call accepts the records of the previous poll. In explicit mode, the application must
+        have acknowledged all of them. The acknowledgements are sent with the next fetch.
 
         Raises:
-            IllegalStateError: there is no subscription, or a record is not acknowledged.
+            IllegalStateError: the consumer has no subscription, or a record of the previous poll is not acknowledged.
             WakeupError: `wakeup` was called.
-            RequestError: the broker refused the member or its requests.
+            RequestError: a broker rejected the member or one of its requests.
         """
         with self._polling():
             await self._wait_for_records(self.clock.now_ms() + int(timeout_s * 1000))
@@ -128,9 +128,9 @@ class AsyncShareConsumer(HandlesRecords):
                 yield record
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Choose how a record is acknowledged, in explicit mode. The next poll or commit sends it.
+        """Set how a record is acknowledged (explicit mode only). The next poll or commit sends the acknowledgement.
 
-        Raises IllegalStateError if implicit mode is used, or if the record is not waiting to be acknowledged.
+        Raises IllegalStateError in implicit mode, or if the consumer does not hold the record.
         """
         self._check_open()
         self._core.acknowledge(record, kind)
@@ -138,16 +138,16 @@ class AsyncShareConsumer(HandlesRecords):
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Choose how the delivered record at an offset is acknowledged; like `acknowledge`."""
+        """Set how the delivered record at this offset is acknowledged, as `acknowledge` does."""
         self._check_open()
         self._core.check_explicit()
         self._core.in_hand.acknowledge_offset(topic, partition, offset, kind)
 
     async def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
-        """Send the acknowledgements, and return the result of each partition: None, or its error.
+        """Send the acknowledgements, wait for the results, and return {partition: error, or None for success}.
 
-        In implicit mode, this accepts the records of the previous poll. A partition without a result within the
-        timeout has REQUEST_TIMED_OUT; its result comes to the callback later.
+        In implicit mode, the call accepts the records of the previous poll. If no result for a partition arrives
+        within the timeout, its error is REQUEST_TIMED_OUT. The callback receives the actual result later.
         """
         self._check_open()
         self._bind()
@@ -172,7 +172,7 @@ class AsyncShareConsumer(HandlesRecords):
         return results
 
     def commit_async(self) -> None:
-        """Send the acknowledgements without waiting for their results, which go to the callback."""
+        """Send the acknowledgements without waiting for the results. The commit callback receives the results."""
         self._check_open()
         self._bind()
         self._core.queue_acknowledgements(self.clock.now_ms() + self.settings.default_api_timeout_ms)
@@ -182,7 +182,7 @@ class AsyncShareConsumer(HandlesRecords):
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the function that receives the result of each partition's acknowledgements.
 
-        Polls, commits and `close` call it. It may not use the consumer. Its exceptions are logged.
+        Polls, commits and `close` call this function. It must not use the consumer. Its exceptions are logged.
         """
         self._check_open()
         self.callbacks.callback = callback
@@ -190,17 +190,17 @@ class AsyncShareConsumer(HandlesRecords):
     # -- information ---------------------------------------------------------------------------------------------------
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return the lock timeout of the newest records, None before the first ones."""
+        """Return the lock timeout of the last fetched records; None if no records have been fetched yet."""
         return self._core.lock_timeout_ms
 
     def metrics(self) -> Metrics:
-        """Return the metrics by Kafka's groups and names: {group: {name: value}}; NaN if nothing was measured."""
+        """Return {group: {name: value}} with Kafka's names of groups and metrics. NaN means: not measured yet."""
         return self._core.metrics.values(self.clock.now_ms())
 
     async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
-        """Return the id that a broker gives this client for its metrics (KIP-714).
+        """Return the id that a broker has assigned to this client for client metrics (KIP-714).
 
-        Raises RequestError (UNSUPPORTED_VERSION) if the broker collects none, and TimeoutError.
+        Raises RequestError (UNSUPPORTED_VERSION) if the broker does not support client metrics, or TimeoutError.
         """
         self._check_open()
         self._bind()
@@ -219,18 +219,19 @@ class AsyncShareConsumer(HandlesRecords):
 
     @property
     def undecodable(self) -> list[UndecodableRecord]:
-        """The newest records that were not delivered because they could not be decoded, with the reasons."""
+        """The last records that could not be decoded and were therefore not delivered, with the reasons."""
         return list(self._core.undecodable)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def run(self, drain_s: float = 30.0) -> None:
-        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close.
+        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close the consumer.
 
-        Records that are not in a call are released at once. Calls have `drain_s` to end; then their records are
-        cancelled and released. Coroutines run on the caller's loop, so they must not block it.
+        After the stop, records for which no handler call is in progress are released immediately. Calls in progress
+        may continue for up to `drain_s` seconds. Calls that take longer are cancelled, and their records are released.
+        Coroutines run on the caller's loop, so they must not block it.
 
-        Raises IllegalStateError without a handler, and the errors of `poll`.
+        Raises IllegalStateError if no handler is registered, and the errors of `poll`.
         """
         self._check_open()
 
@@ -243,15 +244,15 @@ class AsyncShareConsumer(HandlesRecords):
             await runner.run(drain_s)
 
     def wakeup(self) -> None:
-        """Interrupt the poll or commit that waits, or else the next one: it raises WakeupError. Thread-safe."""
+        """Make the waiting poll or commit raise WakeupError; if none is waiting, the next one. Thread-safe."""
         self._is_woken = True
         if (loop := self._loop) is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._changed.set)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send the acknowledgements of explicit mode, release the other records, and leave the group.
+        """Leave the group. In explicit mode, send the acknowledgements first. All other records are released.
 
-        Closing again has no effect.
+        A second call has no effect.
         """
         if self._is_closed:
             return
@@ -274,38 +275,38 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Prepare for a handler loop: acknowledge explicitly, and renew records to keep them during polls."""
+        """Prepare for a handler loop: switch to explicit mode, in which renewed records stay held during polls."""
         self.settings = self._core.begin_handling()
 
     def limit_fetches(self, records: int, size: int) -> None:
-        """Limit the records and bytes of the next fetches, within the settings."""
+        """Set limits for the records and bytes of the next fetches. The limits of the settings still apply."""
         self._core.limit_fetches(records, size)
 
     def note_handling(self) -> None:
-        """Collect results. This counts as a poll for `max_poll_interval_ms`, because handlers process records."""
+        """Collect the results of acknowledgements. The call counts as a poll for `max_poll_interval_ms`."""
         self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
 
     def send_without_poll(self, is_last: bool) -> None:
-        """Send what waits for a fetch, because no poll follows soon; `is_last`: never, so release fetched records."""
+        """Send the acknowledgements now, without a poll. If `is_last`, no poll follows: release fetched records."""
         if is_last:
             self._core.release_unpolled(self.clock.now_ms())
         self._requests.commit_after_turns()
 
     def possession(self, record: Record[Any]) -> Possession:
-        """Return whether the record of this delivery can be acknowledged."""
+        """Return whether this consumer still holds the record, so that it can be acknowledged."""
         return self._core.in_hand.possession(record)
 
     def give_back(self, records: Iterable[Record[Any]]) -> None:
-        """Release records that no handler was called with; at a gateway, their delivery does not count."""
+        """Release records that were not passed to a handler. A gateway does not count their delivery."""
         self._core.give_back(records, self.clock.now_ms())
 
     def deliver_one(self) -> Record[Any] | None:
-        """Return a record that is already fetched. Any thread may call this while no other call is in progress."""
+        """Return one fetched record; None if `fill` must be called first. Any thread may call this, one at a time."""
         return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
-        """Wait until a record was fetched."""
+        """Acknowledge the earlier records, and wait until at least one record has been fetched."""
         with self._polling():
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
@@ -315,7 +316,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _wait_for_records(self, end_ms: int | None) -> None:
-        """Acknowledge the earlier records, and wait until other records are fetched or the timeout ends."""
+        """Acknowledge the earlier records, and wait until new records are fetched or `end_ms` is reached."""
         self._core.begin_poll(self.clock.now_ms())
         while True:
             self._requests.start_turns()
@@ -338,7 +339,7 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
-        """End the sessions and leave the group, as far as the brokers respond within the timeout."""
+        """End the share sessions and leave the group. After the timeout, log a warning and give up."""
         if self.settings.is_explicit:
             self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:
@@ -364,7 +365,7 @@ class AsyncShareConsumer(HandlesRecords):
             self._is_polling = False
 
     def _bind(self) -> None:
-        """Bind the consumer to the running loop, and start the heartbeats."""
+        """Bind the consumer to the running event loop, and start the heartbeats."""
         loop = asyncio.get_running_loop()
         if self._loop not in (None, loop):
             raise ConcurrentUseError("the consumer belongs to another event loop")
@@ -383,7 +384,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.raise_problem()
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Wait for a change since the previous wait: a response, an assignment, a wakeup."""
+        """Wait until something has changed since the previous wait (response, assignment or wakeup), or `until_ms`."""
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")
@@ -391,7 +392,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._changed.clear()
 
     def _collect(self) -> None:
-        """Take new results, for the callback and for the commits that wait."""
+        """Pass new results of acknowledgements to the commit callback and to the waiting commits."""
         results = self._core.take_results(self.clock.now_ms())
         for commit in self._commits:
             commit += results

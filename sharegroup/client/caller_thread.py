@@ -1,7 +1,7 @@
-"""Where the functions of the application run that a consumer calls: deserializers and the commit callback.
+"""Classes that decide on which thread a consumer runs application functions: deserializers and the commit callback.
 
-The loop of a consumer sends heartbeats and renewals, which such a function delays if it runs there. Those of a
-ShareConsumer run on the thread that called the consumer and waits for it.
+The event loop of a consumer sends heartbeats and renewals. An application function on this loop would delay them. A
+ShareConsumer therefore runs these functions on the application's thread, which is waiting for the call anyway.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _Result = TypeVar("_Result")
 
 
 class LoopCaller:
-    """Runs functions at once, because the caller of an AsyncShareConsumer runs on the event loop itself."""
+    """Runs functions immediately on the event loop. An AsyncShareConsumer uses it, as its caller runs on the loop."""
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run a function that raises nothing, perhaps later."""
+        """Run a function, possibly later. The function must not raise exceptions."""
         function()
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -28,16 +28,19 @@ class LoopCaller:
 
 
 class CallerThread(LoopCaller):
-    """The thread that calls `result`. The loop calls the other methods."""
+    """Runs functions on the thread that calls `result`. The event loop calls the other methods."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def result(self, future: Future[_Result]) -> _Result:
-        """Run functions until the future is done, and return its result. An interrupt (Ctrl-C) cancels the future."""
+        """Run the queued functions until the future is done, then return the result of the future.
+
+        An interrupt (Ctrl-C) cancels the future.
+        """
 
         def end() -> None:
-            """Mark the end of this call; of an interrupted call, it has no effect."""
+            """Mark the end of this call in the queue. A mark of an earlier, interrupted call has no effect."""
 
         future.add_done_callback(lambda _: self._calls.put(end))
         try:
@@ -49,11 +52,11 @@ class CallerThread(LoopCaller):
             raise
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run a function, without waiting for it."""
+        """Queue a function for the thread, without waiting for it."""
         self._calls.put(function)
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Wait until the thread has run a function."""
+        """Wait until the thread has run a function, and return its result or raise its exception."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[_Result] = loop.create_future()  # costs less than a Future of threads
 

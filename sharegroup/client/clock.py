@@ -1,6 +1,6 @@
-"""The time of a share consumer: what it reads and what it waits for.
+"""The clock of a share consumer, for reading the time and for waiting.
 
-A connector has the clock of its consumers. `SteadyClock` is the real one; a test may have one that it advances.
+A consumer uses the clock of its connector. `SteadyClock` is the real clock. A test may use a clock that it advances.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from sharegroup.kafka_clients.steady_time import steady_ms
 
 
 class Clock(Protocol):
-    """A clock that does not step back."""
+    """A clock that never goes back."""
 
     def now_ms(self) -> int:
         """Return the time in milliseconds."""
 
     async def wait(self, event: asyncio.Event, until_ms: int | None, is_idle: bool = False) -> None:
-        """Wait until the event is set, or until `now_ms()` reaches `until_ms` (None: without a limit).
+        """Wait until the event is set or `now_ms()` reaches `until_ms`. None means no time limit.
 
-        `is_idle`: a handler loop waits for its next due time, and no call of the handler or renewal is in progress. A
-        clock for tests may skip such a wait.
+        `is_idle` means that a handler loop only waits for time to pass: no handler call and no renewal is in progress.
+        A clock for tests may skip such a wait.
         """
 
 
 class SteadyClock:
-    """The clock of this machine, or another one that asyncio's timers follow."""
+    """A clock that waits with asyncio's timers. By default, its time is the steady clock of the machine."""
 
     def __init__(self, now_ms: Callable[[], int] = steady_ms) -> None:
         self.now_ms = now_ms

@@ -1,4 +1,4 @@
-"""The brokers as a share consumer uses them: connections by node, leaders of its topics, the group's coordinator."""
+"""A share consumer's view of the Kafka cluster: connections, partition leaders, and the group's coordinator."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 _GROUP, _KEYS_VERSION, _ERRORS_KEPT = 0, 4, (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
-#: ShareGroupHeartbeat, ShareFetch and ShareAcknowledge.
+#: API keys of ShareGroupHeartbeat, ShareFetch and ShareAcknowledge.
 _SHARE_APIS = (76, 78, 79)
 
 
 class Cluster:
     """Connections to the brokers of one cluster, and the newest metadata.
 
-    A node has two connections: one for its share session, whose requests may wait for records, and one for the rest.
-    Methods raise UpstreamUnavailableError.
+    Each broker has two connections. One is for the share session, because its requests may wait for records. The other
+    is for all other requests. Methods raise UpstreamUnavailableError if a broker does not respond.
     """
 
     def __init__(self, settings: ConsumerSettings, connector: Connector) -> None:
@@ -58,7 +58,10 @@ class Cluster:
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def sources(self, partitions: Iterable[tuple[UUID, int]]) -> dict[TopicIdPartition, int]:
-        """Return the node of each partition whose leader is known; others make the metadata stale."""
+        """Return {partition: leader's node id}, without partitions whose leader is unknown.
+
+        If a leader is unknown, the metadata is marked stale, so that it is fetched again.
+        """
         found: dict[TopicIdPartition, int] = {}
         for topic_id, partition in partitions:
             leader = self._leaders.get((topic_id, partition), -1)
@@ -69,7 +72,7 @@ class Cluster:
         return found
 
     def note_leader(self, topic_id: UUID, partition: int, leader: int, endpoints: Iterable[Any]) -> None:
-        """Store the leader that a response names; a leader of -1 makes the metadata stale."""
+        """Store the new leader from a response. If the response has no known leader, mark the metadata stale."""
         for node in endpoints:
             self._addresses[node.node_id] = (node.host, node.port)
         if leader >= 0 and leader in self._addresses:
@@ -78,11 +81,11 @@ class Cluster:
             self._refreshed_s = None
 
     def forget_leaders(self) -> None:
-        """Make the metadata stale, so that it is fetched again."""
+        """Mark the metadata stale, so that it is fetched again."""
         self._refreshed_s = None
 
     def raise_problem(self) -> None:
-        """Raise the topic error that a metadata response contained, if any, and clear it."""
+        """Raise the last topic error of a metadata response once. Does nothing if there was no error."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -94,7 +97,7 @@ class Cluster:
         return self._refreshed_s is None or asyncio.get_running_loop().time() - self._refreshed_s > age_s
 
     async def refresh(self, topics: Collection[str]) -> None:
-        """Fetch metadata of these topics, from the first broker that answers."""
+        """Fetch the metadata of these topics from the first broker that responds."""
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(topics)],
             allow_auto_topic_creation=False,
@@ -118,7 +121,7 @@ class Cluster:
     async def ask_leader(
         self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
     ) -> Response:
-        """Send a request of a share session, which the leader may keep for `wait_ms` before it answers."""
+        """Send a request of a share session to a leader, which may wait for `wait_ms` before it responds."""
         address = self._addresses.get(node_id)
         if address is None:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown")
@@ -131,13 +134,14 @@ class Cluster:
         return await self._ask(self._coordinator, "", request, response)
 
     def forget_coordinator(self) -> None:
-        """Look the coordinator up again before the next request to it."""
+        """Forget the coordinator, so that it is looked up again before the next request to it."""
         self._coordinator = None
 
     async def ask_any(self, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request to the brokers one by one until one responds; the last one that did is tried first.
+        """Send a request to one broker after the other until a broker responds.
 
-        Raises UpstreamLoginRejectedError without trying the others, and UpstreamUnavailableError if none responds.
+        The broker that responded last is tried first. Raises UpstreamUnavailableError if no broker responds. Raises
+        UpstreamLoginRejectedError as soon as one broker rejects the login.
         """
         problem: UpstreamUnavailableError | None = None
         candidates = dict.fromkeys([*self._addresses.values(), *self._bootstrap])
@@ -154,7 +158,7 @@ class Cluster:
         raise problem
 
     async def client_instance_id(self) -> UUID:
-        """Return the id that a broker gives this client for its metrics (KIP-714). Raises RequestError."""
+        """Request and return a client instance id for client metrics (KIP-714). Raises the broker's RequestError."""
         request = GetTelemetrySubscriptionsRequest(client_instance_id=NO_TOPIC_ID)
         response = await self.ask_any(request, GetTelemetrySubscriptionsResponse)
         if response.error_code:
@@ -162,7 +166,7 @@ class Cluster:
         return UUID(bytes=response.client_instance_id.bytes)
 
     async def version_at(self, node_id: int, request: ApiMessage) -> int:
-        """Return the version of a request to a leader that both sides support."""
+        """Return the newest version of a request that both the client and this leader support."""
         connection = await self._connection(self._addresses[node_id], "session")
         return _version(connection, request, self._addresses[node_id])
 
@@ -182,7 +186,7 @@ class Cluster:
         return await connection.ask(request, response, version, (self._settings.request_timeout_ms + wait_ms) / 1000)
 
     async def _connection(self, address: Address, role: str) -> Connection:
-        """Return the open connection, or open one. Concurrent callers share an attempt."""
+        """Return the open connection, or open a new one. Concurrent callers share one attempt."""
         async with self._locks.setdefault((address, role), asyncio.Lock()):
             connection = self._connections.get((address, role))
             if connection is None or not connection.is_open:
@@ -200,7 +204,10 @@ class Cluster:
 
 
 def _version(connection: Connection, request: ApiMessage, address: Address) -> int:
-    """Return the newest version of a request that both sides support. Raises RequestError (UNSUPPORTED_VERSION)."""
+    """Return the newest version of a request that both the client and the broker support.
+
+    Raises RequestError (UNSUPPORTED_VERSION) if there is none.
+    """
     low, high = request.valid_versions
     broker_low, broker_high = connection.api_ranges.get(request.API_KEY, (1, 0))
     version = min(high, broker_high)

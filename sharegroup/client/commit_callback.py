@@ -1,4 +1,4 @@
-"""The acknowledgement commit callback of a consumer, and the results that it has not received yet."""
+"""Runs a consumer's acknowledgement commit callback, and stores the results until the callback has received them."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from sharegroup.types import AcknowledgeType
 
 logger = logging.getLogger(__name__)
 
-#: Called with the offsets of one partition, and the error or None.
+#: The type of the callback. Its arguments are {partition: acknowledged offsets}, and the error or None for success.
 CommitCallback = Callable[[dict[TopicIdPartition, set[int]], RequestError | None], None]
 
 
 class CommitCallbackRunner:
-    """Calls the application's function once for each result. Without a function, results are dropped.
+    """Calls the application's callback once for each result. If no callback is set, results are discarded.
 
-    One thread may add results while another one runs the function.
+    One thread may add results while another thread runs the callback.
     """
 
     def __init__(self) -> None:
         self.callback: CommitCallback | None = None
         self._results: deque[AcknowledgeResult] = deque()
-        #: The thread that runs the function.
+        #: The thread that is running the callback; None while the callback is not running.
         self._thread_id: int | None = None
 
     def add(self, results: Iterable[AcknowledgeResult]) -> None:
-        """Keep results for the next run."""
+        """Store results for the next run of the callback."""
         if self.callback is not None:
             self._results.extend(results)
 
     def check(self) -> None:
-        """Raise IllegalStateError if the callback is the caller: it may not use the consumer."""
+        """Raise IllegalStateError if the callback itself is calling, because it must not use the consumer."""
         if self._thread_id == threading.get_ident():
             raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
 
     def start(self, caller: LoopCaller) -> None:
-        """Let the caller run the function if there are results."""
+        """If there are results, let `caller` run the callback on its thread."""
         if self._results:
             caller.post(self.run)
 
     def run(self) -> None:
-        """Call the function with the results; its exceptions are logged."""
+        """Call the callback with each result. Exceptions of the callback are logged."""
         self._thread_id = threading.get_ident()
         try:
             while self._results:

@@ -1,7 +1,7 @@
-"""How the client reaches a broker: a `Connector` opens a `Connection` to an address.
+"""Connections of the client to brokers: a `Connector` opens a `Connection` to an address.
 
-`SocketConnector` is the real one. A test passes another connector to the consumer, for example one that connects to a
-server in the same process.
+`SocketConnector` opens real connections. A test can pass another connector to the consumer, for example one that
+connects to a server in the same process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailable
 
 __all__ = ["Connection", "Connector", "SocketConnector", "UpstreamUnavailableError"]
 
-#: {api key: (min, max)}: the versions of each API that a broker supports.
+#: The API versions that a broker supports: {API key: (min version, max version)}.
 ApiRanges = Mapping[int, tuple[int, int]]
 
 
 class Connection(Protocol):
-    """A connection to one broker. Requests are answered in their order."""
+    """A connection to one broker. Responses arrive in the order of the requests."""
 
     @property
     def is_open(self) -> bool:
@@ -32,7 +32,7 @@ class Connection(Protocol):
 
     @property
     def api_ranges(self) -> ApiRanges:
-        """The APIs of the broker, from its ApiVersions response."""
+        """The APIs and versions that the broker supports, from its ApiVersions response."""
 
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
@@ -40,25 +40,25 @@ class Connection(Protocol):
         """Send a request and return its response, an instance of `response`. Raises UpstreamUnavailableError."""
 
     def close(self) -> None:
-        """Close; pending requests raise UpstreamUnavailableError. Closing twice has no effect."""
+        """Close the connection. Pending requests raise UpstreamUnavailableError. A second call has no effect."""
 
 
 class Connector(Protocol):
-    """Opens connections, and has the clock of the consumers that it connects."""
+    """Opens connections, and provides the clock of its consumers."""
 
     @property
     def clock(self) -> Clock:
-        """The clock."""
+        """The clock of the consumers that use this connector."""
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> Connection:
-        """Connect, authenticate and fetch the APIs of the broker. `settings` are kafka-python's.
+        """Connect to a broker, authenticate, and fetch the broker's API versions. `settings` are kafka-python's.
 
-        Raises UpstreamUnavailableError.
+        Raises UpstreamUnavailableError if any of these steps fails.
         """
 
 
 class SocketConnector:
-    """Opens TCP connections, with TLS and SASL by the settings."""
+    """Opens TCP connections. The settings determine whether TLS and SASL are used."""
 
     clock: Clock = SteadyClock()
 

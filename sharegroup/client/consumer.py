@@ -1,4 +1,4 @@
-"""The share consumer for synchronous code (KIP-932): AsyncShareConsumer on a thread with a loop."""
+"""The share consumer for synchronous code (KIP-932). It runs an AsyncShareConsumer on a thread with an event loop."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _Result = TypeVar("_Result")
 
 
 class ShareConsumer(HandlesRecords):
-    """A member of a share group; the arguments are those of AsyncShareConsumer.
+    """A member of a share group. The arguments are the same as those of AsyncShareConsumer.
 
-    One thread may use it at a time, else ConcurrentUseError is raised; only `wakeup` may be called from any thread.
-    Deserializers and the commit callback run on the caller's thread, so they do not delay heartbeats and renewals. They
-    may not use the consumer.
+    If two threads use the consumer at the same time, ConcurrentUseError is raised. Only `wakeup` and `stop` may be
+    called from any thread. Deserializers and the commit callback run on the caller's thread, so they do not delay
+    heartbeats and renewals. They must not use the consumer.
     """
 
     def __init__(
@@ -149,13 +149,13 @@ class ShareConsumer(HandlesRecords):
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def run(self, drain_s: float = 30.0) -> None:
-        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close.
+        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close the consumer.
 
-        Records that are not in a call are released at once. Calls have `drain_s` to end; then their records are
-        cancelled and released. Functions run on threads, coroutines on an event loop of their own, so neither delays
-        heartbeats and renewals.
+        After the stop, records for which no handler call is in progress are released immediately. Calls in progress
+        may continue for up to `drain_s` seconds. Calls that take longer are cancelled, and their records are released.
+        Functions run on threads, and coroutines run on a separate event loop. Neither delays heartbeats and renewals.
 
-        Raises IllegalStateError without a handler, and the errors of `poll`.
+        Raises IllegalStateError if no handler is registered, and the errors that `poll` raises.
         """
         coroutines = LoopThread("sharegroup-handlers")
 
@@ -172,7 +172,7 @@ class ShareConsumer(HandlesRecords):
             self.close()
 
     def wakeup(self) -> None:
-        """Interrupt the poll or commit that waits, or else the next one: it raises WakeupError. Thread-safe."""
+        """Make the waiting poll or commit raise WakeupError; if none is waiting, the next one. Thread-safe."""
         self._consumer.wakeup()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -204,7 +204,7 @@ class ShareConsumer(HandlesRecords):
             self._user.release()
 
     def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
-        """Run a call on the loop, and deserializers and the commit callback on this thread."""
+        """Run a coroutine on the event loop. This thread runs deserializers and the commit callback meanwhile."""
         with self._using():
             if self._is_closed:  # the thread has ended
                 raise IllegalStateError("Share consumer closed")

@@ -1,8 +1,8 @@
-"""Records from the batches of a ShareFetch response, by kafka-python.
+"""Decodes the record batches of a ShareFetch response, with kafka-python.
 
-The broker returns whole batches, of which the member may have acquired a part. It has filtered aborted transactions
-(`share.isolation.level`). Acquired offsets without a record (transaction markers, compacted records) are acknowledged
-as gaps, as Java's consumer does.
+The broker returns whole batches, although the member may have acquired only some of their offsets. The broker has
+already filtered aborted transactions (`share.isolation.level`). Acquired offsets without a record (transaction markers,
+compacted records) are acknowledged as gaps, as in Java's consumer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from sharegroup.client.records import Delivery, Record, UndecodableRecord
 from sharegroup.client.settings import ConsumerSettings, Deserializer
 from sharegroup.types import AcknowledgeType, AcquiredRange
 
-#: `deserialize(topic, headers, data)`; data that is null stays None.
+#: A function `deserialize(topic, headers, data)`. It returns None if `data` is None.
 _Deserialize = Callable[[str, Sequence[tuple[str, bytes | None]], bytes | None], Any]
 
 
 class Decoded(NamedTuple):
-    """The records to deliver, the acknowledgements that need no application, and what could not be decoded."""
+    """The result of decoding.
+
+    Attributes:
+        records: the records to deliver.
+        types: acknowledgements without the application: gaps, and records that could not be decoded.
+        undecodable: the records that could not be decoded, with the reasons.
+    """
 
     records: list[Record[Any]]
     types: Types
@@ -31,7 +37,7 @@ class Decoded(NamedTuple):
 
 
 class RecordDecoder:
-    """Decodes records by the settings of a consumer."""
+    """Decodes records with the deserializers and settings of a consumer."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._key, self._value = (
@@ -43,7 +49,7 @@ class RecordDecoder:
         self._refusal = AcknowledgeType.RELEASE if is_release else AcknowledgeType.REJECT
 
     def decode(self, data: bytes | memoryview, acquired: Sequence[AcquiredRange], delivery: Delivery) -> Decoded:
-        """Return the acquired records of a partition."""
+        """Decode the record batches `data` of a partition, and return the acquired records."""
         found = Decoded([], {}, [])
         counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
         for batch in MemoryRecords(data):
@@ -107,7 +113,7 @@ class RecordDecoder:
         delivery: Delivery,
         found: Decoded,
     ) -> None:
-        """Acknowledge the acquired offsets of a batch that cannot be read, from its first one on."""
+        """Acknowledge as `kind` the acquired offsets of a batch that were not decoded because of `error`."""
         rest = [offset for offset in _offsets(batch) if offset in counts]
         for offset in rest:
             del counts[offset]
@@ -117,9 +123,9 @@ class RecordDecoder:
 
 
 def _offsets(batch: Any) -> range:
-    """Return the offsets that a batch covers; only the last of them for the formats before Kafka 0.11.
+    """Return the offsets that a batch covers.
 
-    Headers of these formats do not contain the first offset.
+    For message formats before Kafka 0.11, return only the last offset, because their headers lack the first one.
     """
     if batch.magic < 2:
         return range(batch.base_offset, batch.base_offset + 1)

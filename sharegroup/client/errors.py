@@ -21,19 +21,19 @@ class InvalidSettingError(ShareGroupError, ValueError):
 
 
 class IllegalStateError(ShareGroupError):
-    """The caller used the consumer in a state that does not allow it, as Java's IllegalStateException."""
+    """The consumer is in a state that does not allow the call (like Java's IllegalStateException)."""
 
 
 class ConcurrentUseError(ShareGroupError):
-    """The consumer was called while another call was in progress, as Java's ConcurrentModificationException."""
+    """The consumer was called while another call was in progress (Java: ConcurrentModificationException)."""
 
 
 class WakeupError(ShareGroupError):
-    """`wakeup` ended a call that was waiting."""
+    """`wakeup` interrupted a poll or commit."""
 
 
 class ShareGroupsUnsupportedError(RequestError):
-    """The broker has no share groups (UNSUPPORTED_VERSION)."""
+    """The broker does not support share groups (UNSUPPORTED_VERSION)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)

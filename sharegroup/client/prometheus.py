@@ -20,7 +20,7 @@ _LABELS = ("group", "member_id")
 
 
 class MeasuredConsumer(Protocol):
-    """ShareConsumer, AsyncShareConsumer, or a Spark member's ShareConsumerQuery."""
+    """Interface of ShareConsumer, AsyncShareConsumer, and a Spark member's ShareConsumerQuery."""
 
     @property
     def group_id(self) -> str:
@@ -31,17 +31,20 @@ class MeasuredConsumer(Protocol):
         """The member id."""
 
     def metrics(self) -> Metrics:
-        """Return the metrics by group and name."""
+        """Return the metrics as {group of metrics: {name: value}}."""
 
 
 class ConsumerCollector(Collector):
-    """Collects the metrics of one consumer, by Kafka's names: `kafka_consumer_share_metrics_last_poll_seconds_ago`."""
+    """Collects the metrics of one consumer.
+
+    Metric names are Kafka's, for example `kafka_consumer_share_metrics_last_poll_seconds_ago`.
+    """
 
     def __init__(self, consumer: MeasuredConsumer) -> None:
         self._consumer = consumer
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of this moment."""
+        """Yield the current values of all metrics."""
         labels = (self._consumer.group_id, self._consumer.member_id)
         for group, values in self._consumer.metrics().items():
             for name, value in values.items():

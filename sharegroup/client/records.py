@@ -1,4 +1,4 @@
-"""What a share consumer returns: records, and the partitions that results are for."""
+"""The types that a share consumer returns: records, and results of commits by partition."""
 
 from __future__ import annotations
 
@@ -18,37 +18,41 @@ if TYPE_CHECKING:
     from typing import Self
 
 Value = TypeVar("Value")
-#: Of records outside of handler loops. Nobody sets it.
+#: The `cancelled` event of records outside of handler loops. It is never set.
 _NEVER = threading.Event()
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic. A topic that is deleted and created again has the same name and another id."""
+    """A partition of a topic. The id distinguishes a topic from an earlier, deleted topic of the same name."""
 
     topic_id: UUID
     partition: int
     topic: str
 
 
-#: The results of a commit: None for success.
+#: The result of a commit: {partition: error, or None for success}.
 CommitResults = dict[TopicIdPartition, RequestError | None]
 
 
 class Acknowledger(Protocol):
-    """The consumer that has a record."""
+    """The interface of the consumer that a record was delivered to."""
 
     def check_explicit(self) -> None:
-        """Raise IllegalStateError unless the application acknowledges records."""
+        """Raise IllegalStateError in implicit mode, where the application does not acknowledge records itself."""
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Choose how a record is acknowledged. Raises IllegalStateError."""
+        """Set how a record is acknowledged. Raises IllegalStateError if the consumer does not hold the record."""
 
 
 class Delivery(NamedTuple):
-    """What the records of one partition in one response have in common: the leader, and the end of their locks.
+    """The data that all records of one partition in one fetch response share, such as the end of their locks.
 
-    `lock_until_ms` is the client's time. It is None if the broker does not return the lock timeout. `session` is the
-    number of the session with the leader (`ShareNode.session`); the locks end with it.
+    Attributes:
+        source: the partition.
+        node_id: the leader that returned the records.
+        lock_until_ms: the end of the locks on the client's clock; None if the broker returns no lock timeout.
+        acknowledger: the consumer of the records.
+        session: the number of the share session with the leader (`ShareNode.session`). The locks end with it.
     """
 
     source: TopicIdPartition
@@ -62,15 +66,18 @@ class Delivery(NamedTuple):
 class Record(Generic[Value]):
     """A record that was delivered to this consumer.
 
-    In explicit mode, `with record:` (or `async with`) accepts it at the end of the block. An exception releases it and
-    is raised. `Reject` rejects it and `Release` releases it at once; these two are not raised.
+    In explicit mode, a record can be used in a `with` or `async with` block. At the end of the block, the record is
+    accepted. If the block raises `Reject`, the record is rejected; after any other exception it is released. The block
+    suppresses `Reject` and `Release`, and raises all other exceptions. It ignores the delay of a `Release`.
 
     Attributes:
-        timestamp: in ms since the epoch, of the kind `timestamp_type`: 0 is CreateTime, 1 is LogAppendTime.
-        delivery_count: 1 at the first delivery.
-        size: the bytes of key and value as they were received.
-        cancelled: in a handler loop: set when the lock is lost, or when the loop no longer waits for the handler.
-        error: why `key` or `value` are bytes although there is a deserializer (`on_undecodable="raw"`), else None.
+        timestamp: the timestamp in ms since the epoch.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
+        delivery_count: the number of deliveries including this one, so 1 at the first delivery.
+        size: the size of key and value in bytes, before deserialization.
+        cancelled: in a handler loop, an event that is set if the lock is lost, or if the loop abandons the call.
+        error: the error of the deserializers if `on_undecodable="raw"`, in which case `key` and `value` are bytes. None
+            if there was no error.
     """
 
     topic: str
@@ -111,7 +118,7 @@ class Record(Generic[Value]):
 
 
 class Possession(Enum):
-    """Whether the consumer can acknowledge a record."""
+    """Whether the consumer can acknowledge a record: only if it is HELD, not while RENEWING, never after LOST."""
 
     HELD = "held"
     RENEWING = "renewing"
@@ -119,7 +126,10 @@ class Possession(Enum):
 
 
 class UndecodableRecord(NamedTuple):
-    """A record that was not delivered because it could not be decoded. `offset` is the first one of a broken batch."""
+    """A record that was not delivered because it could not be decoded.
+
+    If a whole batch could not be read, `offset` is the first acquired offset of the unread part.
+    """
 
     source: TopicIdPartition
     offset: int

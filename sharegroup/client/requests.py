@@ -1,11 +1,12 @@
-"""The requests of a share consumer: heartbeats, metadata, and a *turn* for each leader.
+"""Sends the requests of a share consumer: heartbeats, metadata requests, and *turns* with partition leaders.
 
-A turn sends what one leader needs: acknowledgements, a fetch, or both. A leader has at most one turn at a time, because
-its share session counts requests. Turns continue between polls, and are never cancelled while the session lives.
+A turn is a task that sends acknowledgements, a fetch, or both to one leader. Only one turn per leader is in progress at
+a time, because the epoch of its share session counts the requests. Turns continue between polls. A turn is not
+cancelled while the share session exists.
 
-Fetching ahead. When a poll returns records, the next fetch is sent to each leader that has more, so that its response
-is there when the application polls again. The server does not wait for records then (MaxWaitMs 0). A fetch that waits
-would delay the acknowledgements of the next commit, because a session has one request at a time.
+Fetching ahead: when a poll returns records, the next fetch is sent to each leader that has more records. Its response
+has then usually arrived when the application polls again. Such a fetch does not wait for records (MaxWaitMs 0). If it
+waited, it would delay the acknowledgements of the next commit, because a session has only one request at a time.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from sharegroup.protocol.messages import (
 
 logger = logging.getLogger(__name__)
 
-#: The version of ShareFetch with acquire modes, and of ShareAcknowledge with renewals (Kafka 4.2).
+#: The first version of ShareFetch with acquire modes, and of ShareAcknowledge with renewals (Kafka 4.2).
 MODES_VERSION = 2
 
 
 class Requests:
-    """Sends the requests of one consumer. `on_change` is called after each change that a poll may wait for."""
+    """Sends the requests of one consumer. `on_change` is called after each change that a waiting poll must see."""
 
     def __init__(
         self, settings: ConsumerSettings, core: ConsumerCore, connector: Connector, on_change: Callable[[], None]
@@ -51,7 +52,7 @@ class Requests:
         self._cluster, self._clock = Cluster(settings, connector), connector.clock
         self._turns: dict[int, asyncio.Task[None]] = {}
         self._fetching: set[int] = set()
-        #: The nodes whose acknowledgements are sent as soon as their turn has ended.
+        #: The nodes whose queued acknowledgements are sent as soon as the current turn of the node has ended.
         self._committing: set[int] = set()
         self._failures: dict[int, int] = {}
         self._heartbeats: asyncio.Task[None] | None = None
@@ -70,17 +71,17 @@ class Requests:
     # -- the consumer --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the heartbeats, again after an unexpected error."""
+        """Start the heartbeats, unless they are running. After an unexpected error, a call starts them again."""
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = self._start(self._send_heartbeats(), self._on_change)
         self._heartbeat_due.set()
 
     def note_subscription(self) -> None:
-        """Fetch metadata of the new topics before the next fetch."""
+        """Mark the metadata as stale after a new subscription, so that it is fetched before the next fetch."""
         self._cluster.forget_leaders()
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must handle, or an unexpected one of a request."""
+        """Raise the next error that the application must handle, or an unexpected error of a request, if any."""
         unexpected, self._unexpected = self._unexpected, None
         if unexpected is not None:
             raise unexpected
@@ -88,7 +89,10 @@ class Requests:
         self._cluster.raise_problem()
 
     def start_turns(self) -> None:
-        """Start a turn for each leader without one, and for each that acknowledgements wait for."""
+        """Start turns that fetch records or send queued acknowledgements, with leaders that have no turn now.
+
+        Leaders whose fetched records still wait for a poll are skipped.
+        """
         leaders = self._cluster.sources(self._core.assigned)
         if self._cluster.is_stale and self._refreshing is None and self._core.membership.topics:
             self._refreshing = self._start(self._refresh(), self._refreshed)
@@ -97,9 +101,9 @@ class Requests:
         self._start_acknowledging(node for node in self._core.nodes.values() if node.node_id not in held)
 
     def start_turns_ahead(self) -> None:
-        """Start a turn for each leader that has more records, and for each that acknowledgements wait for.
+        """Start turns that fetch from leaders with more records, and turns that send queued acknowledgements.
 
-        To be called when a poll has taken the records that were fetched.
+        Must be called when a poll is about to return the fetched records.
         """
         if self._core.may_fetch_ahead:
             leaders = self._cluster.sources(self._core.assigned)
@@ -108,9 +112,10 @@ class Requests:
             self._start_acknowledging(self._core.nodes.values())
 
     def commit(self) -> None:
-        """Send the acknowledgements that wait: at once, or after the turn of their leader.
+        """Send the queued acknowledgements immediately, or after the current turn of their leader.
 
-        While a handler loop polls, its next fetch after the turn has them, without a request of their own.
+        If a handler loop uses the consumer, its next fetch after the turn contains the acknowledgements. Otherwise they
+        are sent in a separate request.
         """
         if self._core.is_handling:
             self._start_acknowledging(self._core.nodes.values())
@@ -118,31 +123,31 @@ class Requests:
             self.commit_after_turns()
 
     def commit_after_turns(self) -> None:
-        """Send the acknowledgements that wait: at once, or after the turn of their leader without another fetch."""
+        """Send the queued acknowledgements in separate requests: immediately, or after the leader's current turn."""
         self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
         self._start_acknowledging(self._core.nodes.values())
 
     def _start_fetches(self, leaders: Mapping[TopicIdPartition, int], limits: FetchLimits, is_ahead: bool) -> None:
-        """Start the turns with the fetches that are due."""
+        """Start turns that fetch, with the planned nodes that have no turn now."""
         for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead):
             if node.node_id not in self._turns:
                 self._start_turn(node, wanted, limits)
 
     def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:
-        """Start a turn for each of these leaders that acknowledgements wait for, unless its turn is in progress."""
+        """Start turns that send queued acknowledgements, with those of the nodes that have no turn now."""
         for node in nodes:
             if node.has_pending and node.node_id not in self._turns:
                 self._committing.discard(node.node_id)
                 self._start_turn(node, None)
 
     async def client_instance_id(self) -> UUID:
-        """Return the id that a broker gave this client (KIP-714). Raises RequestError."""
+        """Return the client instance id (KIP-714), which is requested only once. Raises the broker's RequestError."""
         if self._instance_id is None:
             self._instance_id = await self._cluster.client_instance_id()
         return self._instance_id
 
     async def leave(self) -> None:
-        """End the sessions with the acknowledgements that wait, then leave the group."""
+        """Send the queued acknowledgements, end the share sessions, then leave the group."""
         self._committing.clear()  # the final request has the acknowledgements
         if self._turns:
             await asyncio.wait(self._turns.values())
@@ -154,7 +159,7 @@ class Requests:
             await self._heartbeat(request)
 
     async def close(self) -> None:
-        """End all tasks and connections."""
+        """Cancel all tasks and close all connections."""
         tasks = [task for task in (*self._turns.values(), self._heartbeats, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -191,7 +196,7 @@ class Requests:
             self._end_turn(node)
 
     def _end_turn(self, node: ShareNode) -> None:
-        """Let the node have a next turn. Its records are there in the same moment, for a poll that fetches ahead."""
+        """Allow the next turn with the node. Start it immediately if a commit waits for the end of this turn."""
         del self._turns[node.node_id]
         self._fetching.discard(node.node_id)
         if node.node_id in self._committing:
@@ -240,7 +245,7 @@ class Requests:
             node.on_lost(str(error))
 
     async def _back_off(self, node_id: int) -> None:
-        """Wait before the next turn of a node, longer after each failure."""
+        """Wait before the next turn with a node. The wait is longer after each further failure."""
         self._on_change()
         failures = self._failures[node_id] = self._failures.get(node_id, 0) + 1
         await asyncio.sleep(self._backoff_s(failures))
@@ -253,7 +258,7 @@ class Requests:
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> None:
-        """Fetch metadata; the pause keeps requests apart while a partition has no leader."""
+        """Fetch metadata, then pause, so that requests are not too frequent while a partition has no leader."""
         with contextlib.suppress(UpstreamUnavailableError):
             await self._cluster.refresh(self._core.membership.topics)
         self._on_change()
@@ -276,7 +281,7 @@ class Requests:
             await self._clock.wait(self._heartbeat_due, membership.due_ms)
 
     async def _stop_heartbeats(self) -> None:
-        """End the heartbeats after the one in progress, whose response may be the member's epoch."""
+        """Stop the heartbeats. Wait for a heartbeat in progress, because its response may change the member epoch."""
         if self._heartbeats is not None:
             self._is_leaving = True
             self._heartbeat_due.set()

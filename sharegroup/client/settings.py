@@ -1,4 +1,4 @@
-"""The settings of a share consumer: Kafka's names with underscores, as in kafka-python."""
+"""The settings of a share consumer. As in kafka-python, they have Kafka's names with underscores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from sharegroup.config.nearest_name import nearest_hint
 AcknowledgementMode = Literal["implicit", "explicit"]
 AcquireMode = Literal["batch_optimized", "record_limit"]
 OnUndecodable = Literal["reject", "release", "raw"]
-#: A function of the bytes, or an object with kafka-python's method `deserialize(topic, headers, data)`.
+#: A function that converts bytes, or an object with kafka-python's method `deserialize(topic, headers, data)`.
 Deserializer = Callable[[bytes], Any] | Any
 
-#: Settings of consumers that the group or the broker decides for share groups (KIP-932).
+#: Consumer settings that are not allowed, because share groups have no such setting or configure it for the group
+#: (KIP-932).
 REFUSED = frozenset(
     {
         "auto_offset_reset",
@@ -31,7 +32,7 @@ REFUSED = frozenset(
         "session_timeout_ms",
     }
 )
-#: Settings of connections, which are kafka-python's.
+#: kafka-python's settings of connections, which are also allowed.
 CONNECTION_SETTINGS = frozenset(
     {
         "security_protocol",
@@ -54,9 +55,10 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """The settings, with Kafka's defaults. `connection` has those of CONNECTION_SETTINGS that were passed.
+    """The settings, with Kafka's defaults.
 
-    `on_undecodable` is ours: what happens to a record that cannot be deserialized.
+    `connection` contains the settings from CONNECTION_SETTINGS that the caller has passed. `on_undecodable` is not a
+    setting of Kafka: it determines what happens to a record that cannot be deserialized.
     """
 
     bootstrap_servers: Sequence[str]
@@ -83,22 +85,22 @@ class ConsumerSettings:
 
     @property
     def is_explicit(self) -> bool:
-        """Whether the application acknowledges each record."""
+        """Whether the application must acknowledge each record itself (explicit mode)."""
         return self.share_acknowledgement_mode == "explicit"
 
     @property
     def has_deserializers(self) -> bool:
-        """Whether functions of the application decode keys or values."""
+        """Whether the application has set a deserializer for keys or values."""
         return self.key_deserializer is not None or self.value_deserializer is not None
 
     @property
     def is_record_limit(self) -> bool:
-        """Whether `max_poll_records` is exact (KIP-1206)."""
+        """Whether a poll must never return more than `max_poll_records` records (KIP-1206)."""
         return self.share_acquire_mode == "record_limit"
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConsumerSettings) if field.name != "connection"}
-#: All settings that may be passed.
+#: The names of all allowed settings.
 KNOWN_SETTINGS = frozenset(_FIELDS) | CONNECTION_SETTINGS
 _CHOICES: dict[str, tuple[str, ...]] = {
     "share_acknowledgement_mode": get_args(AcknowledgementMode),
@@ -110,7 +112,7 @@ _AT_LEAST_ONE = ("max_poll_records", "max_poll_interval_ms", "request_timeout_ms
 
 
 def parse_settings(settings: Mapping[str, Any]) -> ConsumerSettings:
-    """Check the settings; Java's names with dots are accepted as well. Raises InvalidSettingError."""
+    """Check the settings and return them. Names may also contain dots, as in Java. Raises InvalidSettingError."""
     named = {name.replace(".", "_"): value for name, value in settings.items()}
     _check_names(named)
     if not str(named.get("group_id") or "").strip():

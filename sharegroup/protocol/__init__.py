@@ -1,1 +1,1 @@
-"""The rows of the three Kafka topics that members, gateways and the job exchange, and messages of Kafka's protocol."""
+"""The rows that members, gateways and the job exchange over three Kafka topics, and messages of Kafka's protocol."""

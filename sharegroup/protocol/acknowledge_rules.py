@@ -1,7 +1,7 @@
-"""Checks of acknowledgements that do not depend on the state of the records (KIP-932; for RENEW, KIP-1222). No I/O.
+"""Checks of acknowledgements that do not need the state of the records (KIP-932; for RENEW, KIP-1222). No I/O.
 
-Both the gateway and the job run these checks. The gateway can therefore reject an invalid request itself, with the same
-error that the job would return.
+Both the gateway and the job run these checks. The gateway can therefore reject an invalid request itself. It returns
+the same error that the job would return.
 """
 
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 _TYPES = frozenset(AcknowledgeType)
 
-#: The tagged field of a batch that only releases: the application has not used these records. Kafka skips it.
+#: The tagged field of a batch that releases records which the application has not used. Brokers skip this field.
 IS_UNUSED_TAG = 10_000
-#: In place of the acknowledge types of such a batch; no number on the wire is that large.
+#: Replaces the acknowledge types of such a batch after decoding. It is not an int8, so no client can send it.
 UNUSED = (256,)
 
 
 def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -> None:
     """Check the acknowledgement batches of one share-partition.
 
-    Raises RequestError (INVALID_REQUEST) for
-    - a range that is empty, or begins before the last offset of the previous one. A range that begins at this offset
-      passes this check, and the share-partition machine rejects it.
-    - acknowledge types that are neither one for the whole range nor one for each offset, or that are unknown
-    - RENEW in a request without IsRenewAck (`is_renew_ack`)
+    Raises RequestError (INVALID_REQUEST) in these cases:
+    - A range is empty, or begins before the last offset of the previous range. A range that begins exactly at this
+      offset is not detected here; the share-partition state machine rejects it.
+    - An acknowledge type is unknown, or the number of types is neither 1 nor the number of offsets.
+    - A type is RENEW, but the request does not set IsRenewAck (`is_renew_ack`).
 
-    The error concerns only this share-partition, and not the whole request.
+    The error applies only to this share-partition, and not to the whole request.
     """
     previous_last = -1
     for first, last, types in batches:
@@ -47,9 +47,9 @@ def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -
 def split_unused(
     batches: Sequence[AcknowledgementBatch],
 ) -> tuple[list[AcknowledgementBatch], list[AcknowledgementBatch]]:
-    """Return the batches with unused records, as releases, and the others.
+    """Return (batches with unused records, all other batches). The batches with unused records get the type RELEASE.
 
-    The delivery of an unused record does not count, so it is as if the member had not acquired it.
+    The delivery of an unused record is not counted, as if the member had never acquired the record.
     """
     release = (int(AcknowledgeType.RELEASE),)
     unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]
@@ -59,9 +59,9 @@ def split_unused(
 def check_renewing_fetch(
     is_renew_ack: bool, max_wait_ms: int, min_bytes: int, max_bytes: int, max_records: int
 ) -> None:
-    """Check that a ShareFetch with IsRenewAck requests no records.
+    """Check that a ShareFetch with IsRenewAck does not request records.
 
-    Raises RequestError (INVALID_REQUEST) otherwise. The error concerns the whole request.
+    Otherwise raise RequestError (INVALID_REQUEST). The error applies to the whole request.
     """
     if is_renew_ack and (max_wait_ms > 0 or min_bytes > 0 or max_bytes > 0 or max_records > 0):
         raise _invalid("a fetch with IsRenewAck must have MaxWaitMs, MinBytes, MaxBytes and MaxRecords of 0")

@@ -1,7 +1,7 @@
 """The rule that a record is delivered alone in its last delivery attempt. No I/O.
 
-If the record crashes its consumer, no delivery attempt of other records is lost. As in Kafka, the rule applies if the
-delivery count limit is above 2. It is used for Kafka clients at a gateway and for Spark jobs.
+If such a record makes its consumer crash, other records do not lose a delivery attempt. As in Kafka, the rule applies
+if the delivery count limit is above 2. It is used for Kafka clients of a gateway and for Spark jobs.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ class _Delivered(Protocol):
 
 
 def attempts_together(ranges: Sequence[_Delivered], delivery_count_limit: int) -> int:
-    """Return how many ranges at the beginning of `ranges` may be delivered together.
+    """Return how many ranges from the beginning of `ranges` may be delivered together.
 
-    0 means that the next delivery of the first range is its last one, so that only its first record may be delivered.
-    If the limit is unknown (0), all ranges may be delivered together.
+    The result 0 means that the first range is in its last delivery attempt. Only its first record may then be
+    delivered. If the limit is unknown (0), all ranges may be delivered together.
     """
     if delivery_count_limit <= 2:
         return len(ranges)

@@ -1,8 +1,8 @@
 """An ordered map from disjoint, inclusive offset ranges to values.
 
-This is the only interval structure of the project. The in-flight window of a share-partition and the state batches of
-the share coordinator both map offset ranges to values, with long runs of equal values. Cost and size depend on the
-number of ranges, never on the number of offsets.
+This is the only interval structure of the project. It is used for the in-flight records of a share-partition, and for
+the state batches of the share coordinator. Both have long runs of offsets with equal values. Time and memory depend on
+the number of ranges, never on the number of offsets.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ V = TypeVar("V")
 
 
 class RangeMap(Generic[V]):
-    """Map from offset ranges to values, in three parallel sorted lists (first offsets, last offsets, values).
+    """Map from offset ranges to values. It stores three parallel sorted lists: first offsets, last offsets, values.
 
     `assign` cuts the ranges that the new range overlaps, and merges ("fuses") the new range with adjacent ranges of
-    equal value. The stored ranges therefore depend only on the value at each offset. Two maps are equal if and only if
-    they have the same value at each offset::
+    equal value. The stored ranges therefore depend only on the value of each offset. Two maps are equal if and only if
+    all offsets have the same values in both::
 
         assign X into nothing          .......        .......
                                          XXX      ->  ..XXX..
@@ -42,15 +42,15 @@ class RangeMap(Generic[V]):
         equal neighbour on both sides  XX.A.XX        XXXXXXX    (one range of seven)
                                          XXX      ->
 
-    Offsets without a value are holes. `items` skips them, and ranges are never fused across a hole. An operation costs
-    O(log n + affected ranges), plus the cost of moving the list items behind them. Values are compared with `==` and
-    must not be modified in place.
+    Offsets without a value are called holes. `items` skips holes, and ranges are never fused across a hole. Each
+    operation costs O(log n + affected ranges), plus the cost of moving the list items after the affected ranges. Values
+    are compared with `==` and must not be modified in place.
     """
 
     __slots__ = ("_firsts", "_lasts", "_values")
 
     def __init__(self, items: Iterable[tuple[int, int, V]] = ()) -> None:
-        """Create a map of `items`, (first offset, last offset, value). Where items overlap, the later item applies."""
+        """Create a map from `items`: (first offset, last offset, value). If items overlap, the later item applies."""
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._values: list[V] = []
@@ -68,7 +68,7 @@ class RangeMap(Generic[V]):
         return ranges
 
     def columns(self) -> tuple[list[int], list[int], list[V]]:
-        """Return the lists of first offsets, last offsets and values themselves, not copies."""
+        """Return the internal lists of first offsets, last offsets and values, without copying them."""
         return self._firsts, self._lasts, self._values
 
     def assign(self, first: int, last: int, value: V) -> None:
@@ -128,7 +128,7 @@ class RangeMap(Generic[V]):
         del self._firsts[:], self._lasts[:], self._values[:]
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, V]]:
-        """Yield the ranges in order, as (first offset, last offset, value), clipped to first..last if given.
+        """Yield (first offset, last offset, value) of each range in order. Clip the ranges to first..last if given.
 
         The map must not be modified during the iteration.
         """
@@ -144,7 +144,7 @@ class RangeMap(Generic[V]):
             yield range_first, range_last, values[i]
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges inside first..last that have no value, in order."""
+        """Yield the ranges of offsets in first..last that have no value, in order."""
         return holes_between(self.items(first, last), first, last)
 
     @property
@@ -209,9 +209,10 @@ R = TypeVar("R", bound=_Range)
 
 
 def append_fused(ranges: list[R], item: R) -> None:
-    """Append a range, or extend the last one if the item follows it directly and all other fields are equal.
+    """Append a range to a list of named tuples, merging it with the last one as `RangeMap` does.
 
-    This merges named tuples in a list in the same way as `RangeMap` fuses ranges. The list need not be sorted.
+    They are merged if `item` directly follows the last range and all other fields are equal. The list does not have to
+    be sorted.
     """
     if ranges:
         last = ranges[-1]
@@ -222,7 +223,10 @@ def append_fused(ranges: list[R], item: R) -> None:
 
 
 def holes_between(items: Iterable[tuple[int, int, Any]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of first..last that no item contains. Items must be sorted, disjoint and inside first..last."""
+    """Yield the ranges of offsets in first..last that are in no item.
+
+    The items must be sorted, disjoint and within first..last.
+    """
     expected = first
     for range_first, range_last, _ in items:
         if range_first > expected:

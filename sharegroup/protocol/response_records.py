@@ -1,8 +1,8 @@
-"""Conversion between response rows and records of the response topic. A record has one or several rows.
+"""Conversion between response rows and Kafka records of the response topic. A record contains one or several rows.
 
-A micro-batch may have a thousand responses to one gateway. Several rows in one record are cheaper for producer, brokers
-and consumer than one record for each row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are
-a JSON array of rows.
+A micro-batch may create a thousand responses to one gateway. One record with several rows costs less than one record
+per row, for the producer, the brokers and the consumer. If the `reply_to` of a requester ends with `LIST_SUFFIX`, the
+requester accepts records that are a JSON array of rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from typing import Any
 from sharegroup.protocol.json_text import from_json, to_json
 
 LIST_SUFFIX = "[]"
-#: Maximum number of characters of an array. It allows a few hundred rows, and is far below the default message size
-#: limit of brokers.
+#: Maximum number of characters in an array of rows. A few hundred rows fit into it. It is far below the default message
+#: size limit of brokers.
 _MAX_CHARACTERS = 200_000
 
 
 def to_records(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
-    """Return the (key, value) records for response rows. Rows with an empty `reply_to` are dropped.
+    """Convert response rows to records, as (key, value). Rows with an empty `reply_to` are dropped.
 
     Rows with the same key keep their order.
     """
@@ -46,7 +46,7 @@ def decode_rows(value: bytes) -> list[Any]:
 
 
 def to_record(response: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return a (key, value) record with one row."""
+    """Convert one response row to a record, as (key, value)."""
     return response["reply_to"], to_json(response).encode()
 
 

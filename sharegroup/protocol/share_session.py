@@ -1,7 +1,7 @@
-"""The share sessions of one node, that is, of the gateway's port for one broker (KIP-932, "Share sessions").
+"""The share sessions of one node, that is, of a gateway's port for one broker (KIP-932, "Share sessions").
 
 A session stores the partitions that a member fetches from this node, so that later requests contain only changes. A
-fetch with epoch 0 opens a session. Later fetches and acknowledgements must send its current epoch:
+fetch with epoch 0 opens a session. Later fetches and acknowledgements must contain the session's current epoch:
 
     request epoch    ShareFetch                                   ShareAcknowledge
     0                opens a session and drops the previous one   INVALID_SHARE_SESSION_EPOCH
@@ -9,8 +9,8 @@ fetch with epoch 0 opens a session. Later fetches and acknowledgements must send
     -1               acknowledges, releases records, closes       the same
 
 A session belongs to the connection of its last request. When this connection closes, the session ends, and the caller
-releases the member's records. Sessions are not durable. A member whose session has ended opens another one with epoch
-0. The module has no clock and no I/O.
+releases the member's records. Sessions are not durable. After the end of a session, the member opens a new one with
+epoch 0. The module has no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
-#: Maximum number of partitions of a session. It is limited because each fetch iterates over all of them. It is higher
-#: than the number of partitions that a broker should lead (Kafka recommends 4,000).
+#: Maximum number of partitions in a session. There is a limit because each fetch iterates over all partitions. It is
+#: higher than the number of partitions that a broker should lead (Kafka recommends 4,000).
 MAX_PARTITIONS = 10_000
 
 
@@ -50,7 +50,7 @@ class SessionKey(NamedTuple):
 
     @property
     def shortened(self) -> SessionKey:
-        """The key with long names replaced by digests, for state that outlives the requests of a member."""
+        """The key with long names replaced by digests. It is used in state that is kept after a request."""
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
         return SessionKey(shorten_name(self.group_id), shorten_name(self.member_id))
@@ -73,8 +73,8 @@ class ShareSession:
         connection_id: The connection of its last request.
         epoch: The epoch that its next request must contain.
         partitions: The partitions that the member fetches, as an ordered set.
-        unanswered: The partitions that must have an entry in the next response, even without records. As in Kafka,
-            these are the partitions that had no entry since they were added, and those whose last entry had an error.
+        unanswered: The partitions that must have an entry in the next response, even if it has no records. As in
+            Kafka, these are new partitions, which have had no entry yet, and partitions whose last entry had an error.
     """
 
     key: SessionKey
@@ -84,16 +84,16 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions, which the caller adds to the next response.
+        """Return the unanswered partitions, and replace them by `failed`. The caller adds them to the next response.
 
-        `failed` are the partitions that have an error in this response, so they are unanswered again.
+        `failed` are the partitions that have an error in this response.
         """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
         return answered
 
     def rotated_partitions(self, epoch: int) -> list[TopicIdPartition]:
-        """Return the partitions, rotated by the epoch of the request, so that each partition comes first in turn."""
+        """Return the partitions, rotated by the epoch of the request. Each partition is thus the first one in turn."""
         partitions = list(self.partitions)
         if epoch < 1 or len(partitions) < 2:
             return partitions
@@ -109,7 +109,7 @@ class FetchContext(NamedTuple):
             member's records.
         kind: The effect of the request on the session.
         partitions: The partitions to read, in this order. Empty if `kind` is FINAL.
-        dropped: The session that a NEW one replaced, or None. The caller must release its records.
+        dropped: The session that a NEW session replaced, if any. The caller must release the records of its member.
     """
 
     session: ShareSession
@@ -140,11 +140,11 @@ class ShareSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """The sum of the partitions of all sessions."""
+        """The total number of partitions in all sessions."""
         return sum(len(session.partitions) for session in list(self._sessions.values()))
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
-        """Return the member's session, if there is one."""
+        """Return the member's session; None if it has no session."""
         return self._sessions.get(SessionKey(group_id, member_id))
 
     def fetch_context(
@@ -160,7 +160,7 @@ class ShareSessionCache:
         """Open, continue or close a session for a ShareFetch request, and return its context.
 
         `add` and `forget` are the changes of the session's partitions. `has_acks` is whether the request acknowledges
-        records. Raises RequestError, without any change of the session:
+        records. Raises RequestError without changing the session:
         - INVALID_REQUEST for an invalid group or member id, for acknowledgements with epoch 0, or if the session would
           have more than `MAX_PARTITIONS` partitions
         - SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH, as in the KIP
@@ -181,7 +181,7 @@ class ShareSessionCache:
     ) -> AcknowledgeContext:
         """Continue or close a session for a ShareAcknowledge request, and return its context.
 
-        Raises RequestError, without any change of the session:
+        Raises RequestError without changing the session:
         - INVALID_REQUEST for an invalid group or member id
         - INVALID_SHARE_SESSION_EPOCH for a wrong epoch, or for 0, because this request cannot open a session
         - SHARE_SESSION_NOT_FOUND if the member has no session
@@ -238,9 +238,9 @@ class ShareSessionCache:
         return session, ContextKind.INCREMENTAL
 
     def _move(self, session: ShareSession, connection_id: int) -> None:
-        """Assign the session to the connection of its newest request.
+        """Assign the session to the connection of its last request.
 
-        When the gateway later detects that an earlier connection has closed, the session is not affected.
+        The session then continues to exist if an earlier connection of the member closes later.
         """
         if session.connection_id != connection_id:
             self._leave_connection(session)
@@ -272,7 +272,7 @@ def _check_size(
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
     """Add and remove partitions of a session.
 
-    A partition that is in both `add` and `forget` is not fetched. The request contains it only to acknowledge records.
+    A partition that is in both `add` and `forget` is removed. The request contains it only for acknowledgements.
     """
     for partition in add:
         if partition not in session.partitions:

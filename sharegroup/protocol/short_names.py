@@ -1,4 +1,4 @@
-"""Keys of limited length for names that clients choose."""
+"""Shortens names that clients choose, so that they can be stored as keys."""
 
 import hashlib
 
@@ -10,7 +10,8 @@ LONGEST = 256
 def shorten_name(name: str) -> str:
     """Return the name, or a digest if it has more than `LONGEST` characters.
 
-    A digest begins with a lone surrogate, which UTF-8 cannot encode, so it never equals a name that a client sends.
+    The digest begins with a lone surrogate, which UTF-8 cannot encode. It is therefore never equal to a name that a
+    client sends.
     """
     if len(name) <= LONGEST:
         return name

@@ -1,4 +1,4 @@
-"""Topic ids: their text format, and ids that are derived from names for brokers without topic ids (before 2.8)."""
+"""Topic ids: their text format, and derived ids for brokers that do not support topic ids (before Kafka 2.8)."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 def derive_topic_id(cluster_id: str | None, name: str) -> uuid.UUID:
-    """Return a topic id that is derived from the cluster id and the name, so that all processes compute the same id."""
+    """Derive a topic id from the cluster id and the topic name. All processes derive the same id."""
     digest = hashlib.sha256(f"sharegroup topic id\0{cluster_id or ''}\0{name}".encode()).digest()
     return uuid.UUID(bytes=digest[:16], version=4)
 

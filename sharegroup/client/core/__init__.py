@@ -1,1 +1,1 @@
-"""The protocol of a share consumer, without input, output or clock: times come in as `now_ms`."""
+"""The protocol logic of a share consumer. It has no I/O and no clock; callers pass the time as `now_ms`."""

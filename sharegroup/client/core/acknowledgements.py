@@ -1,4 +1,4 @@
-"""Acknowledgements on their way to a broker, and their results."""
+"""Acknowledgements that are being sent to a broker, and their results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
-#: The acknowledge type of each offset.
+#: {offset: acknowledge type}
 Types = dict[int, AcknowledgeType]
 
-#: Errors after which the locks are gone, although they are retriable for other requests.
+#: Errors that are retriable for other requests, but not for acknowledgements, because the locks have been released.
 _LOCKS_GONE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -23,9 +23,9 @@ _LOCKS_GONE = (
 
 
 class Acknowledgements(NamedTuple):
-    """Acknowledgements of one partition. They are sent again after a passing error, until `deadline_ms`.
+    """Acknowledgements of one partition. After a retriable error, they are sent again until `deadline_ms`.
 
-    `unused` are those offsets whose records the application has not used. Their delivery does not count at a gateway.
+    `unused` are the offsets whose records the application has not used. A gateway does not count their delivery.
     """
 
     source: TopicIdPartition
@@ -34,22 +34,25 @@ class Acknowledgements(NamedTuple):
     unused: Collection[int] = ()
 
     def followed_by(self, newer: Acknowledgements) -> Acknowledgements:
-        """Return both; the newer types replace earlier ones."""
+        """Return both sets of acknowledgements as one. For an offset that is in both, the newer type applies."""
         unused = {*self.unused}.difference(newer.types).union(newer.unused)
         return newer._replace(types={**self.types, **newer.types}, unused=unused)
 
     @property
     def has_renewals(self) -> bool:
-        """Whether the lock of any record is to be renewed."""
+        """Whether any of the acknowledgements is a renewal (RENEW)."""
         return AcknowledgeType.RENEW in self.types.values()
 
     def may_retry(self, code: ErrorCode, now_ms: int) -> bool:
-        """Return whether they may be sent again after this error of the partition."""
+        """Return whether the acknowledgements may be sent again after the partition returned this error."""
         return code.retriable and code not in _LOCKS_GONE and now_ms < self.deadline_ms
 
 
 class AcknowledgeResult(NamedTuple):
-    """The result of acknowledgements of one partition; `lock_timeout_ms` is that of renewed locks, 0 if unknown."""
+    """The result of acknowledgements of one partition.
+
+    `error` is None for success. `lock_timeout_ms` is the lock timeout of renewed records; 0 if it is not known.
+    """
 
     source: TopicIdPartition
     types: Types
@@ -58,9 +61,9 @@ class AcknowledgeResult(NamedTuple):
 
 
 def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = ()) -> Iterator[AcknowledgementBatch]:
-    """Yield a batch for each run of consecutive offsets, with one type for all of them or one for each.
+    """Yield a batch for each range of consecutive offsets. It has one type for all offsets, or one for each offset.
 
-    A batch has only offsets of `unused`, or none.
+    Offsets in `unused` are never in the same batch as other offsets.
     """
     offsets = sorted(types)
     start = 0
@@ -73,7 +76,7 @@ def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = (
 
 
 def _differ(unused: Collection[int], offset: int) -> bool:
-    """Return whether only one of `offset` and the offset after it is in `unused`."""
+    """Return whether exactly one of `offset` and `offset + 1` is in `unused`."""
     return bool(unused) and (offset in unused) != (offset + 1 in unused)
 
 
@@ -83,7 +86,10 @@ def topics_of(
     sources: Iterable[TopicIdPartition],
     acknowledged: Mapping[TopicIdPartition, Acknowledgements],
 ) -> list[Any]:
-    """Return the Topics of a request with these message classes; a source may have no acknowledgements."""
+    """Return the Topics field of a request: the partitions `sources` and all partitions with acknowledgements.
+
+    `topic` and `partition` are the message classes of the request.
+    """
     by_topic: dict[UUID, list[Any]] = {}
     for source in dict.fromkeys([*sources, *acknowledged]):
         _, types, _, unused = acknowledged.get(source) or Acknowledgements(source, {}, 0)

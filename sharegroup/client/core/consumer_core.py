@@ -1,8 +1,8 @@
-"""A share consumer without input and output: it joins membership, sessions, records in hand and fetched records.
+"""The logic of a share consumer, without I/O. It combines membership, share sessions and the consumer's records.
 
-A host (`AsyncShareConsumer`) sends the requests that it returns. Two threads may use it at the same time: the
-application acknowledges records in hand or decodes others, while the host applies fetch responses, which does not touch
-them.
+The host (`AsyncShareConsumer`) sends the requests that the core returns. Two threads may use the core at the same time:
+one applies fetch responses while the application acknowledges or decodes records on another. The two do not use the
+same records.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ STALE_LEADER = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-#: Errors of a partition or of a whole fetch that polls raise. Others pass, and the fetch is repeated.
+#: Errors of a partition or of a whole fetch that are raised by polls. After any other error, the fetch is repeated.
 RAISED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST)
-#: Records are fetched ahead if the application processed the previous ones within this part of their locks. They wait
-#: for as long as that, and are then processed for as long, so half of their locks is left.
+#: Records are fetched before the next poll only if the previous records were processed within 1/4 of the lock duration.
+#: The new records then wait for up to 1/4 and are processed for up to 1/4, so half of the lock duration is left.
 _AHEAD_LOCK_DIVISOR = 4
-#: How many undecodable records are kept for the application.
+#: Maximum number of undecodable records that are kept for the application.
 _UNDECODABLE_KEPT = 1_000
 
 NoteLeader = Callable[[UUID, int, int], None]
 
 
 class Arrived(NamedTuple):
-    """Records of one partition that are not decoded yet."""
+    """Fetched records of one partition that are not decoded yet."""
 
     delivery: Delivery
     part: Any
@@ -62,8 +62,8 @@ class ConsumerCore:
 
     Attributes:
         fetched: decoded records that the application has not received yet.
-        undecodable: the newest records that were not delivered, with the reasons.
-        lock_timeout_ms: the acquisition lock timeout of the newest response with records.
+        undecodable: the last records that could not be decoded, with the reasons.
+        lock_timeout_ms: the acquisition lock timeout in the last response with records; None before that.
     """
 
     def __init__(self, settings: ConsumerSettings, member_id: str, now_ms: int) -> None:
@@ -92,18 +92,19 @@ class ConsumerCore:
         self._decoder = RecordDecoder(settings)
         self._problems: deque[RequestError] = deque()
         self._last_node_id = -1
-        #: When the application received records, until it polls again; and how long it took for the previous ones.
+        #: When the application received the current records (None after its next poll), and how long it has processed
+        #: the previous records.
         self._delivered_ms: int | None = None
         self._processing_ms: int | None = None
-        #: The generation and the topics for which the records of lost partitions were released.
+        #: The assignment generation and the subscription for which `_drop_lost` last released records.
         self._kept_for = (0, self.membership.topics)
 
     # -- the application -----------------------------------------------------------------------------------------------
 
     def begin_poll(self, now_ms: int) -> None:
-        """Check that records may be delivered, and queue the acknowledgements of the earlier ones.
+        """Queue the acknowledgements of the records of the previous poll.
 
-        Raises IllegalStateError.
+        Raises IllegalStateError if there is no subscription, or if explicit mode requires further acknowledgements.
         """
         if not self.membership.topics:
             raise IllegalStateError("Consumer is not subscribed to any topics.")
@@ -117,30 +118,30 @@ class ConsumerCore:
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
 
     def begin_handling(self) -> ConsumerSettings:
-        """Switch to explicit mode, in which records stay in hand during polls. Returns the new settings."""
+        """Switch to explicit mode for a handler loop, which polls while it holds records. Return the new settings."""
         self._settings = dataclasses.replace(self._settings, share_acknowledgement_mode="explicit")
         self.in_hand.keeps_renewed = True
         return self._settings
 
     def limit_fetches(self, records: int, size: int) -> None:
-        """Limit the records and bytes of the next fetches, within the settings."""
+        """Set limits for the records and bytes of the next fetches. The limits of the settings still apply."""
         self.limits = self.limits._replace(
             max_records=min(self._settings.max_poll_records, records),
             max_bytes=min(self._settings.fetch_max_bytes, size),
         )
 
     def check_explicit(self) -> None:
-        """Raise IllegalStateError unless the application acknowledges records."""
+        """Raise IllegalStateError in implicit mode, where the application does not acknowledge records itself."""
         if not self._settings.is_explicit:
             raise IllegalStateError("Implicit acknowledgement of delivery is being used.")
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Choose how a record in hand is acknowledged, in explicit mode. Raises IllegalStateError."""
+        """Set how a delivered record is acknowledged. Raises IllegalStateError in implicit mode or as `InHand` does."""
         self.check_explicit()
         self.in_hand.acknowledge(record, kind)
 
     def queue_acknowledgements(self, deadline_ms: int) -> None:
-        """Queue the acknowledgements of records in hand for their leaders; implicit mode accepts all of them."""
+        """Queue the acknowledgements of delivered records for the leaders. Implicit mode accepts all these records."""
         if not self._settings.is_explicit:
             self.in_hand.accept_all()
         for node_id, source, types in self.in_hand.take():
@@ -148,34 +149,34 @@ class ConsumerCore:
 
     @property
     def has_records(self) -> bool:
-        """Whether records wait for a poll, decoded or not."""
+        """Whether there are fetched records, decoded or not, that the application has not received."""
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the responses to decode. More records may be fetched from their leaders meanwhile."""
+        """Remove and return the fetched records that are not decoded. Their leaders may be fetched from again."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
     def put_back(self, arrived: list[Arrived]) -> None:
-        """Keep responses for the next poll, because this one was cancelled."""
+        """Store undecoded records again for the next poll, because the current poll was cancelled."""
         self._arrived = arrived + self._arrived
 
     def decode(self, arrived: Iterable[Arrived]) -> list[tuple[Delivery, Decoded]]:
-        """Return the records of responses. This runs the deserializers and changes nothing; any thread may call it."""
+        """Decode fetched records with the deserializers. Changes no state, so any thread may call it."""
         return [
             (delivery, self._decoder.decode(part.records or b"", _acquired_ranges(part), delivery))
             for delivery, part in arrived
         ]
 
     def add_decoded(self, decoded: Iterable[tuple[Delivery, Decoded]], now_ms: int) -> None:
-        """Keep decoded records to deliver, and acknowledge those that need no application."""
+        """Store decoded records for delivery. Acknowledge gaps and undecodable records without the application."""
         for delivery, found in decoded:
             if not self._has_ended(delivery, now_ms):  # else it is not acknowledged either
                 self._add_decoded(delivery, found, now_ms)
         self._drop_lost(now_ms)
 
     def _drop_lost(self, now_ms: int) -> None:
-        """Remove the fetched records whose locks may have ended, and release those of partitions that were lost."""
+        """Remove fetched records whose locks may have ended. Release fetched records of partitions that were lost."""
         self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
@@ -188,14 +189,14 @@ class ConsumerCore:
             self._add(delivery, types, now_ms, is_unused=True)
 
     def give_back(self, records: Iterable[Record[Any]], now_ms: int) -> None:
-        """Release those of the records that are in hand and that the application has not used."""
+        """Release records that the application has not used. Records that are no longer held are skipped."""
         held = [record for record in records if self.in_hand.possession(record) is Possession.HELD]
         for record in held:
             self.in_hand.remove(record)
         self._release(held, now_ms)
 
     def release_unpolled(self, now_ms: int) -> None:
-        """Release the fetched records. To be called when no poll will return them, and again when others arrive."""
+        """Release all fetched records, because no poll will return them. Must be called again if others arrive."""
         for delivery, part in self.take_arrived():
             if not self._has_ended(delivery, now_ms):
                 offsets = (offset for first, last, _ in _acquired_ranges(part) for offset in range(first, last + 1))
@@ -209,7 +210,7 @@ class ConsumerCore:
         self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
-        """Return fetched records, which are in hand from now on."""
+        """Return the fetched records for a poll, and record that the application holds them from now on."""
         limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
         records = self.fetched.pop(limit)
         self.in_hand.deliver(records)
@@ -223,7 +224,7 @@ class ConsumerCore:
         self._delivered_ms = now_ms
 
     def deliver_one(self, now_ms: int) -> Record[Any] | None:
-        """Return one fetched record and add it to those in hand. Return None if the iteration must poll."""
+        """Return one fetched record, which the application holds from now on; None if the iteration must poll."""
         while (record := self.fetched.pop_polled()) is not None:
             if not self._has_ended(record.delivery, now_ms):
                 self.in_hand.deliver((record,))
@@ -231,15 +232,15 @@ class ConsumerCore:
         return None
 
     def _has_ended(self, delivery: Delivery, now_ms: int) -> bool:
-        """Return whether the locks of a delivery's records may have ended, by time or with the session."""
+        """Return whether the locks of these records may have expired, or have ended with the share session."""
         if delivery.session != self.node(delivery.node_id).session:
             return True
         return delivery.lock_until_ms is not None and now_ms >= delivery.lock_until_ms
 
     def _is_of_others(self, delivery: Delivery) -> bool:
-        """Return whether the partition is assigned to other members, or its topic is no longer subscribed.
+        """Return whether this member has lost the partition, by assignment or because the subscription changed.
 
-        A member without an assignment was fenced. It keeps its locks, and gets an assignment when it has joined again.
+        A member without any assignment was fenced. It keeps its locks, and is assigned partitions again after joining.
         """
         topic_id, partition, topic = delivery.source
         assignment = self.membership.assignment
@@ -247,7 +248,7 @@ class ConsumerCore:
         return topic not in self.membership.topics or not is_assigned
 
     def take_results(self, now_ms: int) -> list[AcknowledgeResult]:
-        """Return new results of the application's acknowledgements. Renewed records are delivered again."""
+        """Return new results of acknowledgements, without gaps. Renewed records are queued for delivery again."""
         found: list[AcknowledgeResult] = []
         for node in self.nodes.values():
             results, node.results = node.results, []
@@ -266,13 +267,13 @@ class ConsumerCore:
             self.metrics.acknowledge_errors.record(records, now_ms)
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must handle, if there is one."""
+        """Raise the next error that the application must handle. Does nothing if there is none."""
         self.membership.raise_problem()
         if self._problems:
             raise self._problems.popleft()
 
     def end(self) -> None:
-        """Discard the records and the assignment. The member leaves the group, and the server releases the locks."""
+        """Discard all records after the member has left the group. The server releases their locks."""
         self.fetched.clear()
         self._arrived.clear()
         self.in_hand.forget()
@@ -281,18 +282,18 @@ class ConsumerCore:
 
     @property
     def assigned(self) -> Iterator[tuple[UUID, int]]:
-        """The assigned partitions by topic id."""
+        """The assigned partitions, as (topic id, partition)."""
         for topic_id, partitions in self.membership.assignment.items():
             for partition in partitions:
                 yield topic_id, partition
 
     @property
     def is_committing(self) -> bool:
-        """Whether acknowledgements have no result yet."""
+        """Whether the result of any acknowledgement is still missing."""
         return any(node.is_waiting for node in self.nodes.values())
 
     def node(self, node_id: int) -> ShareNode:
-        """Return the session with a node."""
+        """Return the share session with a node. It is created if it does not exist."""
         if node_id not in self.nodes:
             self.nodes[node_id] = ShareNode(node_id, self.membership.group_id, self._member_id)
         return self.nodes[node_id]
@@ -300,13 +301,14 @@ class ConsumerCore:
     def plan_fetches(
         self, leaders: Mapping[TopicIdPartition, int], is_fetching: bool, is_ahead: bool = False
     ) -> list[tuple[ShareNode, list[TopicIdPartition]]]:
-        """Return the partitions to fetch from each node; `is_fetching` is whether a fetch is in progress.
+        """Return the partitions to fetch from each node. `is_fetching` is whether a fetch is in progress.
 
-        Nothing is fetched from a node whose records wait for a poll, so the consumer stores at most one response of
-        each node. `is_ahead` plans the fetches between two polls, which are sent only to nodes that have more records.
+        If records of a node still wait for a poll, nothing is fetched from this node. The consumer therefore stores at
+        most one response per node. `is_ahead` is True for fetches between two polls. They are sent only to nodes that
+        have more records.
 
-        In record_limit mode, records are fetched from one node at a time, in turn, and only if no records are left.
-        Therefore a poll never returns more than `max_poll_records`.
+        In record_limit mode, records are fetched from one node at a time, in turn, and only when no fetched record is
+        left. A poll therefore never returns more than `max_poll_records`.
         """
         by_node: dict[int, list[TopicIdPartition]] = {}
         for source, node_id in leaders.items():
@@ -327,29 +329,29 @@ class ConsumerCore:
 
     @property
     def full_node_ids(self) -> set[int]:
-        """The nodes whose records wait for a poll."""
+        """The ids of the nodes whose fetched records wait for a poll."""
         return self.fetched.unpolled_node_ids | {delivery.node_id for delivery, _ in self._arrived}
 
     @property
     def is_handling(self) -> bool:
-        """Whether a handler loop polls. Such a loop also polls while it processes records."""
+        """Whether a handler loop uses the consumer. Such a loop also polls while it processes records."""
         return self.in_hand.keeps_renewed
 
     @property
     def may_fetch_ahead(self) -> bool:
-        """Whether records may be acquired before the application polls for them.
+        """Whether records may be fetched before the next poll.
 
-        They may if the application processes records quickly compared to their lock duration. A handler loop polls
-        while it processes records, so it needs no read-ahead.
+        This is allowed if the application processes records quickly, compared to their lock duration. It is not needed
+        for a handler loop, which polls while it processes records.
         """
         if self.lock_timeout_ms is None or self._processing_ms is None or self.is_handling:
             return False
         return self._processing_ms * _AHEAD_LOCK_DIVISOR <= self.lock_timeout_ms
 
     def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> None:
-        """Apply a fetch response: keep its records for `decode`, and note its errors and new leaders.
+        """Apply a fetch response: store its records for `decode`, and record its errors and new leaders.
 
-        The locks are counted from `now_ms`.
+        The lock timeout of the records is assumed to start at `now_ms`.
         """
         if answer.problem is not None:
             if answer.problem.code in RAISED:
@@ -381,7 +383,7 @@ def _acquired_ranges(part: Any) -> list[AcquiredRange]:
 
 
 def commit_results(results: list[AcknowledgeResult]) -> CommitResults:
-    """Return the outcome of each partition: its first error, or None."""
+    """Return {partition: its first error, or None if all acknowledgements succeeded}."""
     found: CommitResults = {}
     for result in results:
         found[result.source] = found.get(result.source) or result.error

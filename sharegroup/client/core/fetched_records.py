@@ -1,8 +1,8 @@
-"""The records that were acquired and that the application has not received yet.
+"""A queue of fetched records that the application has not received yet.
 
-A response that was fetched ahead waits here until the next poll. An iteration receives the records one by one: those
-that were there when it last polled. The ones that arrive meanwhile wait for its next poll, which acknowledges the
-earlier ones.
+Records that were fetched before the next poll wait in this queue. An iteration (`for record in consumer`) receives the
+records one by one, but only the records that were in the queue at its last poll. Records that arrive later wait for its
+next poll, which first acknowledges the earlier records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ delivery_of = attrgetter("delivery")
 
 
 class FetchedRecords:
-    """A queue of records."""
+    """The queue. "Polled" records are those that a running iteration may still receive without another poll."""
 
     def __init__(self) -> None:
         self._records: deque[Record[Any]] = deque()
@@ -35,7 +35,7 @@ class FetchedRecords:
 
     @property
     def unpolled_node_ids(self) -> set[int]:
-        """The nodes of the records that wait for a poll."""
+        """The ids of the nodes whose records wait for a poll."""
         unpolled = islice(self._records, self._polled, None)
         return {delivery.node_id for delivery, _ in groupby(unpolled, delivery_of)}
 
@@ -44,23 +44,26 @@ class FetchedRecords:
         self._records.extend(records)
 
     def pop(self, limit: int) -> list[Record[Any]]:
-        """Remove and return the first records, for a poll."""
+        """Remove and return the first records, up to `limit`, for a poll."""
         self._polled = 0
         return [self._records.popleft() for _ in range(min(limit, len(self._records)))]
 
     def poll_all(self) -> None:
-        """Let the iteration receive all records that are here now."""
+        """Mark all queued records as polled, so that the iteration receives them."""
         self._polled = len(self._records)
 
     def pop_polled(self) -> Record[Any] | None:
-        """Remove and return the next record of the iteration, None if it must poll."""
+        """Remove and return the next record for the iteration; None if the iteration must poll first."""
         if not self._polled:
             return None
         self._polled -= 1
         return self._records.popleft()
 
     def remove(self, is_over: Callable[[Delivery], bool]) -> list[Record[Any]]:
-        """Remove and return the records of these deliveries. It is decided once for neighbours of one delivery."""
+        """Remove and return the records for whose delivery `is_over` returns True.
+
+        `is_over` is called once for consecutive records of the same delivery.
+        """
         removed: list[Record[Any]] = []
         kept: list[Record[Any]] = []
         for delivery, run in groupby(self._records, delivery_of):

@@ -1,8 +1,8 @@
-"""The records that the application has: delivered, not acknowledged yet or not sent yet.
+"""The records in hand: delivered to the application, but with no acknowledgement that has been sent.
 
-A record enters when it is delivered, and leaves when its acknowledgement is taken to be sent. A renewed record returns
-when the server has renewed its lock. The application then receives it again, as in Java, or still has it
-(`keeps_renewed`).
+A record is added when it is delivered, and removed when its acknowledgement is about to be sent. After a renewal
+(RENEW), the record is in hand again as soon as the server has renewed its lock. As in Java, the application then
+receives the record a second time, unless `keeps_renewed` is set because the application still has it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import Possession, Record, TopicIdPartition
 from sharegroup.types import AcknowledgeType
 
-#: Types that an application can choose.
+#: The acknowledge types that an application can choose.
 CHOICES = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
 
 _source = attrgetter("delivery.source")
 
 
 class Taken(NamedTuple):
-    """Acknowledgements to send to a node."""
+    """Acknowledgements of one partition to send to one node."""
 
     node_id: int
     source: TopicIdPartition
@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand (delivered, without a sent acknowledgement), by partition and offset."""
+    """The records in hand, by partition and offset: delivered, but no acknowledgement has been sent."""
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed
@@ -45,11 +45,11 @@ class InHand:
 
     @property
     def unacknowledged(self) -> int:
-        """The number of delivered records that have no acknowledgement."""
+        """The number of records in hand that the application has not acknowledged yet."""
         return len(self) - sum(len(types) for types in self._types.values())
 
     def deliver(self, records: Iterable[Record[Any]]) -> None:
-        """Add records. A record that is delivered again replaces the earlier delivery, whose lock has ended."""
+        """Add delivered records. A record that is delivered again replaces its earlier delivery."""
         for source, run in groupby(records, _source):  # a source is looked up once a run: its hash is slow
             new = {record.offset: record for record in run}
             self._records.setdefault(source, {}).update(new)
@@ -58,7 +58,7 @@ class InHand:
                 del types[offset]
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Choose the acknowledgement of a record; the last choice counts.
+        """Set how a record is acknowledged. A later call replaces the choice.
 
         Raises IllegalStateError if the record is not in hand, was delivered again, or cannot be acknowledged as `kind`.
         """
@@ -69,7 +69,7 @@ class InHand:
         self._choose(source, record.offset, kind)
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Choose the acknowledgement of the record at an offset.
+        """Set how the record at an offset is acknowledged.
 
         Raises IllegalStateError if the record is not in hand, or cannot be acknowledged as `kind`.
         """
@@ -80,7 +80,7 @@ class InHand:
         raise _unknown(topic, partition, offset)
 
     def possession(self, record: Record[Any]) -> Possession:
-        """Return whether the record of this delivery can be acknowledged."""
+        """Return whether this delivery of the record is in hand, is being renewed, or is lost."""
         source = record.delivery.source
         if self._records.get(source, {}).get(record.offset) is record:
             return Possession.HELD
@@ -88,7 +88,7 @@ class InHand:
         return Possession.RENEWING if is_renewing else Possession.LOST
 
     def remove(self, record: Record[Any]) -> None:
-        """Remove a record that is held, and its acknowledgement if there is one."""
+        """Remove a record, together with the acknowledgement that the application may have chosen."""
         source = record.delivery.source
         records = self._records[source]
         del records[record.offset]
@@ -97,12 +97,12 @@ class InHand:
             del self._records[source]
 
     def accept_all(self) -> None:
-        """Accept all delivered records (implicit mode)."""
+        """Set ACCEPT for all records in hand (implicit mode)."""
         for source, records in self._records.items():
             self._types[source] = dict.fromkeys(records, AcknowledgeType.ACCEPT)
 
     def take(self) -> list[Taken]:
-        """Remove the acknowledged records, and return their acknowledgements by the node that delivered them."""
+        """Remove the acknowledged records. Return their acknowledgements for the nodes that delivered the records."""
         taken: list[Taken] = []
         for source, types in self._types.items():
             records = self._records[source]
@@ -119,7 +119,10 @@ class InHand:
         return taken
 
     def on_result(self, result: AcknowledgeResult, now_ms: int) -> list[Record[Any]]:
-        """Return the records whose locks were renewed and that the application receives again."""
+        """Apply the result of renewals. Return the renewed records that the application must receive again.
+
+        With `keeps_renewed`, no record is returned, because the application still has them.
+        """
         renewing = self._renewing.get(result.source)
         if renewing is None:
             return []
@@ -135,7 +138,7 @@ class InHand:
         return renewed
 
     def forget(self) -> Collection[Record[Any]]:
-        """Remove all records without acknowledging them, and return them: the server releases them."""
+        """Remove and return all records without acknowledging them. The server releases them."""
         records = [record for records in self._records.values() for record in records.values()]
         self._records, self._types, self._renewing = {}, {}, {}
         return records

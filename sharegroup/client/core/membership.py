@@ -1,8 +1,8 @@
-"""The membership in a share group: which heartbeat to send and when, and what its response means (KIP-932).
+"""The membership in a share group (KIP-932): creates heartbeats when they are due, and processes their responses.
 
-The client chooses its member id and keeps it. An epoch of 0 joins, -1 leaves. A member that the coordinator no longer
-knows (UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH) loses its assignment and joins again. Its locks are not affected, because
-they belong to share sessions.
+The client chooses its member id and never changes it. A heartbeat with epoch 0 joins the group, and one with epoch -1
+leaves it. If the coordinator returns UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH, the member loses its assignment and
+joins again. Its record locks are not affected, because they belong to the share sessions.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
-#: Interval until the coordinator has returned one.
+#: The heartbeat interval that is used until the coordinator has returned one.
 FIRST_INTERVAL_MS = 5_000
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-#: Errors after which the heartbeat is repeated although an administrator must act. Polls raise them once.
+#: Errors that only an administrator can resolve. The next poll raises the error, and heartbeats are still sent.
 _PERSISTENT = (ErrorCode.TOPIC_AUTHORIZATION_FAILED,)
 
-#: The partitions by topic id.
+#: The assigned partitions: {topic id: partition indexes}.
 Assignment = dict[UUID, tuple[int, ...]]
 
 
@@ -55,19 +55,22 @@ class Membership:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription, which the next heartbeat sends."""
+        """Replace the subscription. The next heartbeat sends the new one."""
         self.topics = frozenset(topics)
         self._due_ms = 0
 
     def note_poll(self, now_ms: int) -> None:
-        """Record that the application polls: a member that left because it did not poll joins again."""
+        """Record that the application polls. If the member left because of missing polls, it joins again."""
         self._last_poll_ms = now_ms
         if self._is_out:
             self._is_out = False
             self._due_ms = now_ms
 
     def raise_problem(self) -> None:
-        """Raise the error that the application must handle, if any: a fatal one at each call, any other one once."""
+        """Raise the error that the application must handle, if there is one.
+
+        A fatal error is raised by every call, any other error only once.
+        """
         problem = self._problem
         if problem is not None:
             if not self._is_fatal:
@@ -78,14 +81,15 @@ class Membership:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next heartbeat is due, None if none is."""
+        """The time of the next heartbeat in ms; None if no heartbeat is to be sent."""
         is_member = self.topics and not self._is_fatal and not self._is_out
         return self._due_ms if is_member else None
 
     def heartbeat(self, now_ms: int) -> ShareGroupHeartbeatRequest | None:
-        """Return the heartbeat to send now, None if none is due.
+        """Return the heartbeat to send now; None if no heartbeat is due.
 
-        A member whose application has not polled for `max_poll_interval_ms` leaves, until the next poll.
+        If the application has not polled for `max_poll_interval_ms`, the heartbeat leaves the group. The member joins
+        again at the next poll.
         """
         due_ms = self.due_ms
         if due_ms is None or now_ms < due_ms:
@@ -99,7 +103,7 @@ class Membership:
         return self._request(sorted(topics) if is_full else None)
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
-        """Return the heartbeat that leaves the group, None if the member has not joined."""
+        """Return the heartbeat that leaves the group; None if the member has not joined."""
         if self.epoch == JOIN_EPOCH:
             return None
         self.epoch = LEAVE_EPOCH
@@ -123,12 +127,12 @@ class Membership:
             self._assign({t.topic_id: tuple(t.partitions) for t in response.assignment.topic_partitions})
 
     def on_lost(self, now_ms: int) -> None:
-        """Schedule another heartbeat after one that was not answered; the coordinator may have moved."""
+        """Schedule another heartbeat, and mark the coordinator as stale because it may have moved."""
         self.is_coordinator_stale = True
         self._due_ms = now_ms + self._retry_ms
 
     def fail(self, problem: RequestError) -> None:
-        """End the membership with an error that polls raise."""
+        """End the membership permanently. From now on, all polls raise `problem`."""
         self._problem, self._is_fatal = problem, True
         self._start_again()
 

@@ -1,8 +1,8 @@
-"""The share session with one leader, and the acknowledgements that wait for it (KIP-932).
+"""A member's share session with one partition leader (KIP-932), and the acknowledgements that are queued for it.
 
-One request at a time is in progress, because the epoch of a session counts its requests. Acknowledgements are sent with
-the next fetch, or by themselves. They belong to the session in which the records were acquired: if the session ends,
-the server releases the locks, and the acknowledgements fail.
+Only one request is in progress at a time, because the epoch of a session counts its requests. Acknowledgements are sent
+with the next fetch or in a separate request. They are valid only in the session in which the records were acquired. If
+the session ends, the server releases the locks, and queued acknowledgements fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sharegroup.protocol.messages import (
 
 _Errors = dict[TopicIdPartition, tuple[int, str | None]]
 NEW_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
-#: Errors after which the session must be opened again. The server has released its locks, or does so.
+#: Errors that end the session, so that a new one must be opened. The server releases the locks of the old session.
 SESSION_ENDED = (
     ErrorCode.SHARE_SESSION_NOT_FOUND,
     ErrorCode.INVALID_SHARE_SESSION_EPOCH,
@@ -32,7 +32,7 @@ SESSION_ENDED = (
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a ShareFetch; `is_record_limit` makes `max_records` exact (KIP-1206)."""
+    """The limits of a ShareFetch. If `is_record_limit`, the response has at most `max_records` records (KIP-1206)."""
 
     max_wait_ms: int
     min_bytes: int
@@ -51,7 +51,10 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """A ShareFetch response without its acknowledgement results; `problem` is the error of the whole request."""
+    """A ShareFetch response without the results of acknowledgements.
+
+    `problem` is the error of the whole request; None if there is no such error.
+    """
 
     problem: RequestError | None
     partitions: list[FetchedPartition]
@@ -59,24 +62,24 @@ class FetchAnswer(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of acquired records, with those that turn out to be gaps."""
+        """The number of acquired offsets. Some of them may turn out to be gaps without a record."""
         return sum(r.last_offset + 1 - r.first_offset for one in self.partitions for r in one.part.acquired_records)
 
     @property
     def size(self) -> int:
-        """The bytes of all record batches."""
+        """The total size of all record batches in bytes."""
         return sum(len(one.part.records or b"") for one in self.partitions)
 
 
 class ShareNode:
-    """One member's session with one broker.
+    """One member's share session with one broker.
 
     Attributes:
         epoch: the epoch of the next request; 0 opens a session.
-        partitions: the partitions of the session, on the server too.
-        results: results of acknowledgements, which the caller takes.
-        session: the number of the current session: how many sessions have ended before it.
-        has_backlog: whether the newest fetch has shown that the server has more records.
+        partitions: the partitions of the session, as the server has them too.
+        results: results of acknowledgements, until the caller removes them.
+        session: the number of the current session, that is, the number of sessions that have ended before it.
+        has_backlog: whether the last fetch response indicates that the server has more records.
     """
 
     def __init__(self, node_id: int, group_id: str, member_id: str) -> None:
@@ -92,26 +95,29 @@ class ShareNode:
 
     @property
     def has_pending(self) -> bool:
-        """Whether acknowledgements wait for a request."""
+        """Whether any acknowledgements have not been sent yet."""
         return bool(self._pending)
 
     @property
     def has_renewals(self) -> bool:
-        """Whether renewals wait for a request."""
+        """Whether any renewals have not been sent yet."""
         return any(pending.has_renewals for pending in self._pending.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether acknowledgements have no result yet."""
+        """Whether any acknowledgements, queued or sent, have no result yet."""
         return bool(self._pending or self._sent)
 
     @property
     def waiting_sources(self) -> list[TopicIdPartition]:
-        """The partitions whose acknowledgements have no result yet."""
+        """The partitions that have acknowledgements without a result."""
         return [*self._pending, *self._sent]
 
     def add(self, source: TopicIdPartition, types: Types, deadline_ms: int, is_unused: bool = False) -> None:
-        """Queue acknowledgements; later types replace earlier ones. `is_unused`: see `Acknowledgements`."""
+        """Queue acknowledgements of a partition. For an offset that is already queued, the new type applies.
+
+        `is_unused` means that the application has not used these records (see `Acknowledgements`).
+        """
         new = Acknowledgements(source, types, deadline_ms, types.keys() if is_unused else ())
         pending = self._pending.get(source)
         self._pending[source] = pending.followed_by(new) if pending else new
@@ -119,10 +125,11 @@ class ShareNode:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def fetch(self, wanted: Collection[TopicIdPartition], limits: FetchLimits) -> ShareFetchRequest:
-        """Return a fetch from these partitions, with the acknowledgements that wait. It opens or changes the session.
+        """Return a fetch request for these partitions, which also contains the queued acknowledgements.
 
-        A partition that is listed joins the session on the server, even if only for its acknowledgements: such ones are
-        forgotten again by the same request.
+        The request opens the session or changes its partitions. The server adds every partition in the request to the
+        session. Partitions that the request contains only for acknowledgements are therefore also in its list of
+        forgotten partitions.
         """
         sent = self._take(has_fetch=True)
         new = [source for source in wanted if source not in self.partitions]
@@ -144,9 +151,9 @@ class ShareNode:
         )
 
     def acknowledge(self, is_final: bool = False) -> ShareAcknowledgeRequest | None:
-        """Return the acknowledgements that wait as a request; `is_final` ends the session. None if there is nothing.
+        """Return a request with the queued acknowledgements; None if there is nothing to send.
 
-        A final request makes the server release the other locks of the session.
+        With `is_final`, the request also ends the session, and the server releases the other locks of the session.
         """
         sent = self._take(has_fetch=False)
         if self.epoch == NEW_EPOCH or not (sent or is_final):
@@ -164,7 +171,7 @@ class ShareNode:
     # -- responses -----------------------------------------------------------------------------------------------------
 
     def on_fetch(self, response: ShareFetchResponse, now_ms: int) -> FetchAnswer:
-        """Apply the response to a fetch."""
+        """Apply the response to a fetch request, and return it without the results of acknowledgements."""
         problem = self._on_code(response)
         self.has_backlog = False
         if problem is not None:
@@ -185,7 +192,7 @@ class ShareNode:
         return answer
 
     def on_acknowledge(self, response: ShareAcknowledgeResponse, now_ms: int) -> RequestError | None:
-        """Apply the response to acknowledgements. Return the error of the whole request."""
+        """Apply the response to an acknowledge request. Return the error of the whole request, or None."""
         problem = self._on_code(response)
         if problem is None:
             known = {(source.topic_id, source.partition): source for source in self._sent}
@@ -200,12 +207,12 @@ class ShareNode:
         return problem
 
     def on_lost(self, reason: str) -> None:
-        """End the session: the connection was lost, or its request was not answered."""
+        """End the session, because the connection was lost or a request got no response."""
         self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{reason}; it is unknown whether it was applied"))
         self._reset()
 
     def drop_pending(self, reason: str) -> None:
-        """Fail the acknowledgements that cannot be sent any more."""
+        """Fail all acknowledgements without a result, because they can no longer be sent."""
         self._sent = {**self._sent, **self._pending}
         self._pending = {}
         self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
@@ -213,9 +220,11 @@ class ShareNode:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
-        """Return whether the response is half full, or has records for which the server did not wait.
+        """Return whether a response indicates that the server has more records.
 
-        A server divides the bytes among the partitions, so half of the bytes of one partition suffice.
+        This is the case if the response contains half of the maximum number of records or bytes, or if it contains
+        any records although the fetch did not wait (`max_wait_ms` 0). A server divides `max_bytes` among the
+        partitions, so the limit in bytes is that of one partition.
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records
@@ -223,9 +232,10 @@ class ShareNode:
         return answer.records > 0 and (is_half_full or has_half_of_bytes or self._limits.max_wait_ms == 0)
 
     def _take(self, has_fetch: bool) -> dict[TopicIdPartition, Acknowledgements]:
-        """Return the acknowledgements that can be sent now. Without a session, none can be sent, and they fail.
+        """Return the acknowledgements to send in the next request, and mark them as sent.
 
-        Renewals wait for a request without a fetch, because a fetch that renews may not request records.
+        Without a session, all acknowledgements fail instead. A fetch does not contain the acknowledgements of a
+        partition with renewals, because a fetch with renewals must not request records.
         """
         if self.epoch == NEW_EPOCH:
             self.drop_pending("the share session ended, which released the locks of the records")
@@ -236,7 +246,7 @@ class ShareNode:
         return self._sent
 
     def _on_code(self, response: Any) -> RequestError | None:
-        """Advance or reset the epoch. Return the error of the whole request, which fails its acknowledgements."""
+        """Update the epoch. Return the error of the whole request, or None. After an error, acknowledgements fail."""
         if not response.error_code:
             self._advance()
             return None
@@ -252,7 +262,7 @@ class ShareNode:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def _finish(self, errors: _Errors, now_ms: int, lock_timeout_ms: int) -> None:
-        """Create the results of the acknowledgements that were sent, or queue them again."""
+        """Create the results of the acknowledgements that were sent. After a retriable error, queue them again."""
         sent, self._sent = self._sent, {}
         for source, acknowledged in sent.items():
             number, message = errors.get(

@@ -1,1 +1,1 @@
-"""The handler loop: calls a function for each record, and acknowledges the record by the result of the call."""
+"""The handler loop: calls a function for each record, and acknowledges the record according to the call's result."""

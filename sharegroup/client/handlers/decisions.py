@@ -1,4 +1,4 @@
-"""What a handler may raise, and what happens to a record whose handler failed."""
+"""Exceptions that a handler may raise, and options that determine what happens to a record after an exception."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class Reject(ShareGroupError):
-    """Raised by a handler to reject the record: it is not delivered again. The reason is logged."""
+    """Raised by a handler to reject the record, which is then never delivered again. The reason is logged."""
 
 
 class Release(ShareGroupError):
-    """Raised by a handler to release the record: it is delivered again, to any member.
+    """Raised by a handler to release the record, which is then delivered again to any member.
 
-    The consumer keeps the record locked for `delay_s` before it releases it.
+    The consumer keeps the record locked for `delay_s` before releasing it.
     """
 
     def __init__(self, reason: str = "", *, delay_s: float = 0.0) -> None:
@@ -33,14 +33,14 @@ class Release(ShareGroupError):
 
 
 def acknowledge_type_of(error: BaseException | None) -> AcknowledgeType:
-    """Return how a record is acknowledged after its last attempt."""
+    """Return how a record is acknowledged after its last handler call. `error` is None if the call succeeded."""
     if error is None:
         return AcknowledgeType.ACCEPT
     return AcknowledgeType.REJECT if isinstance(error, Reject) else AcknowledgeType.RELEASE
 
 
 def log_failure(record: Record[Any], error: BaseException) -> None:
-    """Log why a record was not processed."""
+    """Log why a record was not processed. A `Release` is not logged."""
     name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
     if isinstance(error, Reject):
         logger.warning("rejected %(resource)s: %(error)s", LogFields(resource=name, error=error))
@@ -52,8 +52,8 @@ def log_failure(record: Record[Any], error: BaseException) -> None:
 class Retry:
     """How often, and after which delays, a handler is called again for a record after an exception.
 
-    The record stays locked at this consumer meanwhile. After the last attempt it is released, so that the group's
-    delivery count limit decides how often other members try.
+    Between the calls, the record stays locked by this consumer. If the last call fails too, the record is released. It
+    can then be delivered to other members, up to the group's delivery count limit.
     """
 
     initial_s: float = 1.0
@@ -71,7 +71,7 @@ class Retry:
         return cls(max_attempts=1)
 
     def delay_ms(self, attempts: int) -> int | None:
-        """Return the delay after this many attempts, None if there is no further one."""
+        """Return the delay after this number of failed calls; None if the handler is not called again."""
         if attempts >= self.max_attempts:
             return None
         return round(1000 * min(self.max_s, self.initial_s * 2.0 ** min(attempts - 1, 60)))
@@ -82,13 +82,13 @@ class HandlerOptions:
     """The options of a handler.
 
     Attributes:
-        concurrency: how many calls run at the same time.
-        batch_records: how many records a call receives at most; 1 for a handler of single records.
-        max_wait_ms: how long a call waits for more records than there are.
-        max_records: how many records the consumer holds at most, queued and processed.
-        max_bytes: how many bytes of keys and values it holds at most.
-        max_processing_ms: for how long after the first call the lock of a record is renewed.
-        retry: what happens after an exception.
+        concurrency: the maximum number of concurrent calls.
+        batch_records: the maximum number of records per call; 1 for a handler of single records.
+        max_wait_ms: how long a call is delayed until `batch_records` records are available.
+        max_records: the maximum number of records that the consumer holds, including those in calls.
+        max_bytes: the maximum size of the keys and values of these records.
+        max_processing_ms: the time after the first call of a record during which its lock is renewed.
+        retry: how often a record is retried after an exception.
     """
 
     concurrency: int = 1

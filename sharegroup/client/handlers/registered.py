@@ -1,4 +1,4 @@
-"""The decorators that register a handler, and how its function is called."""
+"""The decorators that register a handler, and the code that calls the handler's function."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sharegroup.client.handlers.decisions import HandlerOptions, Retry, log_fail
 from sharegroup.client.handlers.work_queue import Call, errors_by_index
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-#: Processes a call; returns the exception of each record that was not processed, by its index. The result of a
-#: withdrawn call is ignored.
+#: A function that runs a handler call. It returns {index of a record: exception} for the records that were not
+#: processed. If the call was withdrawn before it began, the result is ignored.
 Handle = Callable[[Call], Awaitable[dict[int, BaseException]]]
-#: Runs a coroutine of the application, on the event loop that is for it.
+#: A function that runs a coroutine of the application on the event loop for such coroutines.
 RunCoroutine = Callable[[Any], Awaitable[Any]]
 
 
 class RegisteredHandler(NamedTuple):
-    """A function with its options. `is_batch` is whether it receives a list of records."""
+    """A handler function with its options. `is_batch` is whether the function receives a list of records."""
 
     function: Callable[..., Any]
     options: HandlerOptions
@@ -29,16 +29,19 @@ class RegisteredHandler(NamedTuple):
 
     @property
     def is_coroutine(self) -> bool:
-        """Whether calls are tasks of an event loop; otherwise they are on threads."""
+        """Whether the function is a coroutine function. Its calls run on an event loop, other calls run on threads."""
         return inspect.iscoroutinefunction(self.function)
 
     @property
     def ready_calls(self) -> int:
-        """How many calls are kept ready for the workers. A batch would have fewer records if it was made earlier."""
+        """The number of calls that are prepared in advance for the worker threads.
+
+        It is 0 for batch handlers, because a batch that is prepared early would contain fewer records.
+        """
         return 0 if self.is_coroutine or self.is_batch else self.options.concurrency
 
     def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
-        """Return how calls are processed: functions run in the pool, coroutines by `run_coroutine`."""
+        """Return a function that runs calls. Handler functions run in the pool, coroutines in `run_coroutine`."""
 
         def run(call: Call, argument: Any) -> Any:
             is_lost = all(record.cancelled.is_set() for record in call.records)
@@ -64,7 +67,7 @@ class RegisteredHandler(NamedTuple):
 
 
 class HandlesRecords:
-    """The part of a consumer that has a handler."""
+    """Base class of consumers: registers a handler, and stops the handler loop."""
 
     _registered: RegisteredHandler | None = None
     _stop: Callable[[], None] | None = None
@@ -80,15 +83,17 @@ class HandlesRecords:
     ) -> Callable[[Function], Function]:
         """Register a function, or a coroutine function, that `run` calls for each record.
 
-        If it returns, the record is accepted. `raise Reject(reason)` rejects it, `raise Release(delay_s=...)` releases
-        it. After any other exception, it is called again according to `on_error` (default: the record is released).
+        If the function returns, the record is accepted. If it raises `Reject(reason)`, the record is rejected. If it
+        raises `Release(delay_s=...)`, the record is released. After any other exception, `on_error` determines whether
+        the function is called again for the record. By default, the record is released.
 
         Args:
-            concurrency: the number of calls at the same time: threads for functions, tasks for coroutines.
-            max_in_hand: how many records, and bytes of keys and values, the consumer holds at most.
-            max_processing_s: for how long after the first call the lock of a record is renewed.
+            concurrency: the maximum number of concurrent calls: threads for functions, tasks for coroutines.
+            max_in_hand: the maximum number of records that the consumer holds, and the maximum size of their keys and
+                values.
+            max_processing_s: the time after the first call of a record during which its lock is renewed.
 
-        Raises IllegalStateError if there is a handler, and ValueError for an invalid option.
+        Raises IllegalStateError if a handler is already registered, and ValueError for an invalid option.
         """
         limits = _limits(max_in_hand, on_error)
         options = HandlerOptions(concurrency, max_processing_ms=round(max_processing_s * 1000), **limits)
@@ -106,8 +111,8 @@ class HandlesRecords:
     ) -> Callable[[Function], Function]:
         """Register a function that `run` calls with a list of at most `max_records` records.
 
-        It may return {record: exception} for the records that it has not processed; None accepts all. A call waits up
-        to `max_wait_s` for a full list. The other options and errors are those of `handler`.
+        The function returns None if all records were processed, or {record: exception} for those that were not. A call
+        is delayed by up to `max_wait_s` until the list is full. The other options and errors are those of `handler`.
         """
         options = HandlerOptions(
             concurrency,
@@ -119,13 +124,13 @@ class HandlesRecords:
         return self._register(options, is_batch=True)
 
     def stop(self) -> None:
-        """End `run`, also one that begins later. Any thread and any handler may call this."""
+        """End `run`. If `run` has not started yet, it ends when it starts. Any thread or handler may call this."""
         self._is_stopped = True
         if self._stop is not None:
             self._stop()
 
     def _stops(self, stop: Callable[[], None]) -> None:
-        """Let `stop` end the run that begins now."""
+        """Register the function that ends the current run. It is called now if `stop` has been called before."""
         self._stop = stop
         if self._is_stopped:
             stop()

@@ -1,6 +1,6 @@
 """Runs a handler loop on an AsyncShareConsumer: polls, calls, renewals and acknowledgements.
 
-The decisions are in `work_queue`. This file has the tasks and the waiting.
+`work_queue` decides what is due for each record. This module runs the asyncio tasks and waits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sharegroup.types import AcknowledgeType
 if TYPE_CHECKING:
     from sharegroup.client.async_consumer import AsyncShareConsumer
 
-#: The longest wait of a turn, and the wait while the result of a renewal is expected.
+#: The maximum wait of the handler loop between two iterations, and its maximum wait while a renewal is in progress.
 _TURN_MS, _RENEWING_MS = 500, 20
 
 
 class HandlerRunner:
-    """One run of a handler. `stop` may be called from any thread."""
+    """One run of the handler loop. `stop` may be called from any thread."""
 
     def __init__(
         self, consumer: AsyncShareConsumer, registered: RegisteredHandler, run_coroutine: RunCoroutine
@@ -37,15 +37,16 @@ class HandlerRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def stop(self) -> None:
-        """Make the run end: no record is fetched and no call is started from now on."""
+        """End the run. From now on, no records are fetched and no handler calls are started."""
         self._is_stopped = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self, drain_s: float) -> None:
-        """Poll and call until `stop`; then wait up to `drain_s` for calls, acknowledge, and close the consumer.
+        """Poll for records and call the handler until `stop` is called or a poll raises an error.
 
-        Raises what polls raise, after the same steps.
+        Then wait up to `drain_s` seconds for calls in progress, send the acknowledgements, and close the consumer. If a
+        poll raised an error, raise it afterwards.
         """
         self._loop = asyncio.get_running_loop()
         self._consumer.begin_handling()
@@ -72,7 +73,7 @@ class HandlerRunner:
             self._pool.shutdown(wait=False)
 
     def _turn(self) -> None:
-        """Do all that is due now."""
+        """Start calls and send the acknowledgements and renewals that are due now."""
         self._consumer.note_handling()
         self._start_calls()
         acknowledgements = self._queue.pop_acknowledgements(self._clock.now_ms())
@@ -85,7 +86,7 @@ class HandlerRunner:
             self._consumer.commit_async()
 
     def _start_calls(self) -> None:
-        """Start the calls that are due, with records that the consumer still has."""
+        """Start the calls that are due, after removing records that the consumer no longer holds."""
         self._queue.update(self._consumer.possession, self._clock.now_ms())
         for call in self._queue.start_calls(self._clock.now_ms()):
             task = asyncio.create_task(self._call(call))
@@ -116,12 +117,12 @@ class HandlerRunner:
         await self._consumer.commit_sync(10 * _TURN_MS / 1000)
 
     def _drain_turn(self) -> None:
-        """Do all that is due now, without a poll that would send the acknowledgements or return more records."""
+        """Do what is due during the shutdown: send acknowledgements without a poll, and release fetched records."""
         self._turn()
         self._consumer.send_without_poll(is_last=True)
 
     async def _wait(self, until_ms: int) -> None:
-        """Wait until a call or a poll has ended, `stop` was called, or something is due by time."""
+        """Wait until a call or a poll ends, `stop` is called, the next action is due, or `until_ms` is reached."""
         due_ms = self._queue.next_ms()
         is_idle = due_ms is not None and not self._queue.running and not self._queue.is_renewing
         if due_ms is not None:

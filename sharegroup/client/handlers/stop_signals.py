@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a handler loop."""
+"""Signal handlers for SIGTERM and SIGINT, which end a handler loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def signals_call(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at SIGTERM and SIGINT while the block runs. Outside the main thread, signals are left alone."""
+    """Context manager that calls `stop` when SIGTERM or SIGINT arrives. Has no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,11 +1,11 @@
-"""The records that a handler loop holds, and what is due for each of them. Without a clock, threads or requests.
+"""The records that a handler loop holds, and the next action for each of them. No clock, threads or requests.
 
-A record is queued, then running in a handler call. After the call it is acknowledged, or it waits: to be called again
-(`Retry`) or to be released (`Release` with a delay). In all these phases its lock is renewed after half of its time,
-until `max_processing_ms` after its first call. If the lock ends, the record is lost: its call is cancelled, and its
-result is ignored.
+A record is queued first, and then processed in a handler call. After the call it is acknowledged, or it waits for
+another call (`Retry`) or for its release (`Release` with a delay). In all these phases, the lock is renewed when half
+of its remaining time has passed. Renewals end `max_processing_ms` after the first call. If the lock expires, the record
+is lost: its call is cancelled, and the result of the call is ignored.
 
-While a renewal is in progress, the record cannot be acknowledged; its acknowledgement waits for the result.
+While a renewal is in progress, the record cannot be acknowledged. Its acknowledgement is sent after the renewal.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sharegroup.types import AcknowledgeType
 
 
 class Room(NamedTuple):
-    """How much more the loop may fetch."""
+    """The number of records and bytes that the loop may still fetch."""
 
     records: int
     bytes: int
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing may be fetched."""
+        """Whether the loop must not fetch more records."""
         return self.records <= 0 or self.bytes <= 0
 
 
 class Acknowledgement(NamedTuple):
-    """An acknowledgement to send. `kind` None: no handler was called with the record, which is given back."""
+    """An acknowledgement to send. If `kind` is None, the record was not passed to a handler and is released."""
 
     record: Record[Any]
     kind: AcknowledgeType | None
@@ -64,7 +64,7 @@ class _Held:
     kind: AcknowledgeType | None = None
 
     def undo_start(self) -> None:
-        """Undo the start of a call that was withdrawn."""
+        """Undo the changes that the start of a call made, because the call was withdrawn."""
         self.attempts -= 1
         if not self.attempts:
             self.first_call_ms = None
@@ -72,13 +72,13 @@ class _Held:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of the handler, with its records. It is either begun by a worker or withdrawn by the loop."""
+    """One call of the handler, with its records. Either a worker begins the call, or the loop withdraws it."""
 
     held: tuple[_Held, ...]
     _claim: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
-        """Return True to the first caller, who begins or withdraws the call. Any thread may call this."""
+        """Return True to the first caller only, which may begin or withdraw the call. Thread-safe."""
         return self._claim.acquire(blocking=False)
 
     @property
@@ -88,12 +88,13 @@ class Call:
 
 
 class WorkQueue:
-    """The records of one handler loop. Times are milliseconds of any clock that does not step back.
+    """The records of one handler loop. Times are milliseconds of any clock that never goes back.
 
-    A loop calls this for each record that is finished, so no method walks through all records unless a lock is due.
+    The loop calls the methods for each finished record. For speed, they therefore iterate over all records only if the
+    lock of a record is due.
 
-    `ready_calls` calls are started beyond the concurrency, for workers that begin them when they have finished others.
-    So no worker waits for the loop.
+    In addition to the calls that run concurrently, `ready_calls` calls are prepared. A worker that has finished a call
+    begins one of them, without waiting for the loop.
     """
 
     def __init__(self, options: HandlerOptions, ready_calls: int = 0) -> None:
@@ -104,7 +105,7 @@ class WorkQueue:
         self._waiting: list[_Held] = []
         self._decided: list[_Held] = []
         self._renewing: dict[_Held, None] = {}
-        #: No lock is to be renewed, and none ends, before this time; None if there is no lock.
+        #: The earliest time at which a lock must be renewed or expires; None if there is no lock.
         self._lock_ms: int | None = None
         self._bytes = 0
         self._started: dict[Call, None] = {}
@@ -115,23 +116,23 @@ class WorkQueue:
 
     @property
     def running(self) -> int:
-        """The number of calls that were started and have not ended."""
+        """The number of calls that have been started or prepared and have not ended."""
         return len(self._started)
 
     @property
     def is_renewing(self) -> bool:
-        """Whether the result of a renewal is expected."""
+        """Whether a renewal is in progress."""
         return bool(self._renewing)
 
     @property
     def room(self) -> Room:
-        """How many more records and bytes may be held."""
+        """The number of records and bytes that may still be added."""
         if self._is_draining:
             return Room(0, 0)
         return Room(self._options.max_records - len(self._held), self._options.max_bytes - self._bytes)
 
     def add(self, records: Iterable[Record[Any]], now_ms: int) -> None:
-        """Queue records that were delivered."""
+        """Queue delivered records for handler calls. During `drain`, they are released instead."""
         for record in records:
             record.cancelled = threading.Event()
             item = _Held(record, now_ms, _renewal_ms(record, now_ms))
@@ -154,14 +155,14 @@ class WorkQueue:
         return calls
 
     def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
-        """Record the end of a call. `errors` has the exception of each record that was not processed, by its index."""
+        """Record the end of a call. `errors` is {index: exception} for the records that were not processed."""
         del self._started[call]
         for index, item in enumerate(call.held):
             if item.phase is _Phase.RUNNING:
                 self._on_result(item, errors.get(index), now_ms)
 
     def due_renewals(self, now_ms: int) -> list[Record[Any]]:
-        """Return the records to renew now; they are renewing from then on."""
+        """Return the records whose locks must be renewed now, and mark their renewals as in progress."""
         if self._lock_ms is None or now_ms < self._lock_ms:
             return []
         due = [item for item in self._held.values() if self._needs_renewal(item, now_ms)]
@@ -172,7 +173,10 @@ class WorkQueue:
         return [item.record for item in due]
 
     def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> None:
-        """Apply the results of renewals, and remove the records that the consumer has lost."""
+        """Apply the results of renewals, and remove records that the consumer no longer holds.
+
+        `possession` returns whether the consumer holds a record, is renewing it, or has lost it.
+        """
         may_expire = self._lock_ms is not None and now_ms >= self._lock_ms
         expired = [item for item in self._held.values() if _has_expired(item, now_ms)] if may_expire else []
         for item in dict.fromkeys([*self._renewing, *expired]):
@@ -186,7 +190,7 @@ class WorkQueue:
                 self._note_lock(item)
 
     def pop_acknowledgements(self, now_ms: int) -> list[Acknowledgement]:
-        """Return the acknowledgements to send now. Their records are no longer held."""
+        """Return the acknowledgements to send now, and remove their records."""
         for item in self._waiting:
             if item.phase is _Phase.RELEASING and item.due_ms <= now_ms:
                 self._decide(item, AcknowledgeType.RELEASE)
@@ -201,11 +205,11 @@ class WorkQueue:
         return found
 
     def next_ms(self) -> int | None:
-        """Return when something is due next by time, None if nothing is."""
+        """Return the time of the next call, release, renewal or lock end; None if there is none."""
         return min(self._due_times(), default=None)
 
     def drain(self) -> None:
-        """Release what is not in a call that has begun, and start no further calls."""
+        """Release all records whose call has not begun. From now on, start no further calls."""
         self._is_draining = True
         for call in self._started:
             if call.claim():
@@ -218,7 +222,7 @@ class WorkQueue:
         self._queue.clear()
 
     def abandon(self) -> None:
-        """Cancel and release what is still in a call. The results of these calls are ignored."""
+        """Cancel all calls in progress and release their records. The results of these calls are ignored."""
         self.drain()
         for item in self._held.values():
             if item.phase is _Phase.RUNNING:
@@ -269,7 +273,7 @@ class WorkQueue:
         self._decided.append(item)
 
     def _remove(self, item: _Held) -> bool:
-        """Remove a record; return whether it was held."""
+        """Remove a record. Return False if it had already been removed."""
         if self._held.pop(id(item.record), None) is None:
             return False
         self._renewing.pop(item, None)
@@ -286,7 +290,7 @@ class WorkQueue:
         return item.first_call_ms is None or at_ms < item.first_call_ms + self._options.max_processing_ms
 
     def _note_lock(self, item: _Held) -> None:
-        """Remember when the lock is to be renewed, or ends, unless the result of a renewal is expected."""
+        """Update `_lock_ms` with the time of a record's next renewal, or of the end of its lock."""
         until_ms = item.record.delivery.lock_until_ms
         if item.renew_ms is None or until_ms is None or item in self._renewing or item.kind is not None:
             return
@@ -309,15 +313,15 @@ def _has_expired(item: _Held, now_ms: int) -> bool:
 
 
 def _renewal_ms(record: Record[Any], now_ms: int) -> int | None:
-    """Return when half of the rest of the lock will have passed, None if its end is unknown."""
+    """Return the time at which half of the remaining lock time has passed; None if the end of the lock is unknown."""
     until_ms = record.delivery.lock_until_ms
     return None if until_ms is None else now_ms + max(0, until_ms - now_ms) // 2
 
 
 def errors_by_index(result: Any, records: Collection[Record[Any]]) -> dict[int, BaseException]:
-    """Return what a batch handler returned as {index: exception}.
+    """Convert the result of a batch handler to {index of the record: exception}.
 
-    It may return None, or {record: exception}. Raises TypeError for anything else.
+    The result must be None or {record: exception}. Raises TypeError for anything else.
     """
     if result is None:
         return {}

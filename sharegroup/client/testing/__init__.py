@@ -1,10 +1,10 @@
-"""A share group in the same process, for tests of programs that use the share consumer: without a broker and a JVM.
+"""A share group in memory, for tests of programs that use the share consumer. No broker and no JVM are needed.
 
     group = InMemoryShareGroup("billing", share_delivery_count_limit=3)
     group.produce("orders", b"1")
     consumer = ShareConsumer("localhost:9092", group_id="billing", topics=["orders"], connector=group)
 
-The consumer sends its real requests. The group answers them with the rules that the project's job uses.
+The consumer sends the same requests as to a broker. The group processes them with the state machines of the project.
 """
 
 from sharegroup.client.testing.in_memory_share_group import InMemoryShareGroup

@@ -17,14 +17,14 @@ from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, Topi
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.topic_ids import parse_topic_id
 
-#: Short, so that members get the partitions of members that left in milliseconds.
+#: The interval is short, so that the partitions of a member that left are assigned to others within milliseconds.
 _HEARTBEAT_INTERVAL_MS = 100
 
 
 class GroupMembers:
-    """The members and their assignments. Sessions do not time out: a consumer in this process cannot die alone.
+    """The members of the group and their assignments. Their sessions never time out.
 
-    `release` is called with each member that leaves.
+    `release` is called with the member id of each member that leaves.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, release: Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class GroupMembers:
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, topics: Mapping[str, TopicMetadata], now_ms: int
     ) -> ShareGroupHeartbeatResponse:
-        """Return the response to a heartbeat. Members are assigned new topics at once."""
+        """Process a heartbeat and return the response. Partitions of new topics are assigned immediately."""
         names = request.subscribed_topic_names
         row = HeartbeatRequest(
             "",
@@ -55,7 +55,7 @@ class GroupMembers:
         return _on_wire(result.response)
 
     def _initialize(self, now_ms: int) -> bool:
-        """Initialize the partitions that a heartbeat discovered. Return whether there are any."""
+        """Initialize the share-partitions that the last heartbeat created. Return whether there were any."""
         new = [
             (topic_id, partition, record.state_epoch)
             for topic_id, records in self._group.metadata.share_partitions.items()

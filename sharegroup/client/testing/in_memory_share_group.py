@@ -1,4 +1,4 @@
-"""The share group in memory: what tests call, and the requests of consumers that it answers as the only broker."""
+"""The share group in memory. Tests call its methods, and it responds to consumers as the only broker of a cluster."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ from sharegroup.protocol.share_session import ContextKind, ShareSession, ShareSe
 from sharegroup.protocol.topic_ids import derive_topic_id, topic_id_text
 from sharegroup.types import is_topic_name
 
-#: How long a fetch waits for records at most. Short, because a consumer that closes waits for its fetch.
+#: The maximum time that a fetch waits for records. It is short, because `close` of a consumer waits for its fetch.
 _MAX_WAIT_MS = 10
 
 
 class InMemoryShareGroup:
-    """A share group, and the topics that it reads from their start. It is the `connector` of its consumers.
+    """A share group and its topics. Pass it to consumers as `connector`. All records are read from the start.
 
-    Consumers may run on any threads and event loops; so may the methods of this class.
+    Consumers may run on any threads and event loops. The methods of this class may be called on any thread.
 
     Args:
-        group_id: the group; consumers of another one get GROUP_ID_NOT_FOUND.
-        topics: the number of partitions of each topic. Other topics have one.
-        configs: the configs of the group, Kafka's names with underscores, such as `share_record_lock_duration_ms`.
+        group_id: the id of the group. Consumers of other groups receive the error GROUP_ID_NOT_FOUND.
+        topics: {topic: number of partitions}. All other topics have one partition.
+        configs: the group configs. Their names are Kafka's with underscores, such as `share_record_lock_duration_ms`.
 
     Raises:
         InvalidSettingError: a config is unknown or has an invalid value.
@@ -96,28 +96,28 @@ class InMemoryShareGroup:
         return offset
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the records of a topic as they are now, by partition and offset."""
+        """Return the records of a topic with their current state, sorted by partition and offset."""
         with self._lock:
             self._expire()
             return [record for partition in self._partitions(topic) for record in partition.records]
 
     def is_finished(self, *topics: str) -> bool:
-        """Return whether all records of these topics (default: of all) are accepted, rejected or archived."""
+        """Return whether all records of these topics are accepted, rejected or archived. Default: all topics."""
         with self._lock:
             self._expire()
             return all(partition.is_finished for partition in self._partitions(*topics))
 
     def advance(self, duration_ms: int) -> None:
-        """Move the time forward for this group and its consumers: locks, renewals, retries, timeouts of polls."""
+        """Advance the clock of this group and its consumers. It affects locks, renewals, retries and poll timeouts."""
         with self._lock:
             self.clock.advance(duration_ms)
             self._expire()
             self._notify()
 
     def stop_when_finished(self, consumer: ShareConsumer | AsyncShareConsumer) -> None:
-        """Call `consumer.stop()` when all records of its topics are finished, so that its `run` ends.
+        """Call `consumer.stop()` as soon as all records of its topics are finished, so that `run` returns.
 
-        If this is called for one consumer only, delays of its handler (`Retry`, `Release`) take no time.
+        If this method is called for only one consumer, the delays of its handler (`Retry`, `Release`) are skipped.
         """
         with self._lock:
             self._finishing.append((consumer, consumer.subscription()))
@@ -126,14 +126,14 @@ class InMemoryShareGroup:
     # -- Connector -----------------------------------------------------------------------------------------------------
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> _Connection:
-        """Implement Connector. Any address is this group."""
+        """Implement Connector. Every address leads to this group."""
         with self._lock:
             connection = _Connection(self, next(self._connection_ids), str(settings.get("client_id", "")))
             self._connections[connection.id] = connection
         return connection
 
     async def respond(self, connection: _Connection, request: Any) -> Any:
-        """Return the response to a request."""
+        """Process a request of a consumer and return the response."""
         if isinstance(request, ShareFetchRequest):
             return await self._fetch(connection, request)
         with self._lock:
@@ -150,7 +150,7 @@ class InMemoryShareGroup:
         raise AssertionError(f"unknown request {request}")
 
     def disconnect(self, connection: _Connection) -> None:
-        """End the sessions of a connection, which releases the records of their members."""
+        """End the share sessions of a closed connection, and release the records of their members."""
         with self._lock:
             self._connections.pop(connection.id, None)
             for session in self._sessions.evict_connection(connection.id):
@@ -195,7 +195,10 @@ class InMemoryShareGroup:
         return fetch_response(self._lock_timeout_ms, None, errors, fetched)
 
     def _begin_fetch(self, connection: _Connection, request: Any) -> tuple[ShareSession, AcknowledgeErrors, bool]:
-        """Open or continue the session and acknowledge. Return also whether records may be acquired."""
+        """Open, continue or close the session of a fetch, and apply the acknowledgements in the request.
+
+        Returns (session, results of the acknowledgements, whether records may be acquired).
+        """
         self._expire()
         check_renewing_fetch(
             request.is_renew_ack, request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records
@@ -241,7 +244,7 @@ class InMemoryShareGroup:
         return acknowledge_response(self._lock_timeout_ms, None, errors)
 
     def _apply_acknowledgements(self, session: ShareSession, kind: ContextKind, request: Any) -> AcknowledgeErrors:
-        """Apply the acknowledgements of a request; the end of a session releases the other records of its member."""
+        """Apply the acknowledgements of a request. If it ends the session, release the member's other records."""
         member_id, now_ms = session.key.member_id, self.clock.now_ms()
         errors = {
             key: self._partition(key).acknowledge(member_id, batches, request.is_renew_ack, now_ms)
@@ -261,7 +264,7 @@ class InMemoryShareGroup:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _create_topic(self, name: str, partitions: int = 1) -> list[StoredPartition]:
-        """Return the partitions of a topic, which is created if it does not exist."""
+        """Return the partitions of a topic. The topic is created if it does not exist."""
         if name not in self._topics:
             self._names[_topic_id(name)] = name
             self._topics[name] = [StoredPartition(name, index, self._machine_config) for index in range(partitions)]
@@ -271,7 +274,7 @@ class InMemoryShareGroup:
         return self._topics[self._names[key.topic_id]][key.partition]
 
     def _partitions(self, *topics: str) -> Iterator[StoredPartition]:
-        """Yield the partitions of these topics, by default of all."""
+        """Yield the partitions of these topics, or of all topics if none is passed."""
         for topic in topics or self._topics:
             yield from self._topics.get(topic, ())
 
@@ -286,12 +289,12 @@ class InMemoryShareGroup:
             partition.expire(now_ms)
 
     def _notify(self) -> None:
-        """Wake the fetches that wait."""
+        """Wake all waiting fetches."""
         for connection in self._connections.values():
             call_soon(connection.loop, connection.changed.set)
 
     def _stop_finished(self) -> None:
-        """Stop the consumers whose records are finished."""
+        """Stop the consumers of `stop_when_finished` whose topics have only finished records."""
         for consumer, topics in list(self._finishing):
             if self.is_finished(*topics):
                 consumer.stop()

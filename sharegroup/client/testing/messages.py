@@ -1,4 +1,4 @@
-"""The messages between consumers and the share group in memory, which is the only broker."""
+"""Builds and parses the messages between consumers and the share group in memory, which is the only broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
-#: The APIs of the broker, with the versions that the builders below use.
+#: The APIs of the broker. The versions are those that the functions of this module support.
 API_RANGES: ApiRanges = {
     MetadataRequest.API_KEY: (0, 12),
     FindCoordinatorRequest.API_KEY: (4, 4),
@@ -39,12 +39,12 @@ _NODE_ID, _HOST, _PORT = 0, "in-memory", 9092
 _FETCHED = ShareFetchResponse.ShareFetchableTopicResponse
 _ACKNOWLEDGED = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 
-#: The result of the acknowledgements of each partition.
+#: The results of acknowledgements: {partition: error, or None for success}.
 AcknowledgeErrors = Mapping[TopicIdPartition, RequestError | None]
 
 
 class Topic(NamedTuple):
-    """A topic of a Metadata response; without an id, its name is illegal."""
+    """A topic of a Metadata response. The topic id is None if the name is illegal."""
 
     name: str
     topic_id: UUID | None
@@ -52,14 +52,14 @@ class Topic(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The records of a partition in a ShareFetch response."""
+    """The record batches and acquired ranges of a partition in a ShareFetch response."""
 
     records: bytes
     acquired: tuple[AcquiredRange, ...]
 
 
 def partitions_of(request: Any) -> Iterator[tuple[TopicIdPartition, list[AcknowledgementBatch]]]:
-    """Yield the partitions of a ShareFetch or ShareAcknowledge with their acknowledgements."""
+    """Yield (partition, acknowledgement batches) of a ShareFetch or ShareAcknowledge request."""
     for topic in request.topics or ():
         for part in topic.partitions:
             batches = [
@@ -72,7 +72,7 @@ def partitions_of(request: Any) -> Iterator[tuple[TopicIdPartition, list[Acknowl
 
 
 def forgotten_of(request: Any) -> list[TopicIdPartition]:
-    """Return the partitions that a ShareFetch removes from its session."""
+    """Return the partitions that a ShareFetch request removes from its session."""
     return [
         TopicIdPartition(topic.topic_id, partition)
         for topic in request.forgotten_topics_data or ()
@@ -81,7 +81,7 @@ def forgotten_of(request: Any) -> list[TopicIdPartition]:
 
 
 def metadata_response(topics: Iterable[Topic]) -> MetadataResponse:
-    """Return a response with these topics."""
+    """Return a Metadata response with the only broker and these topics."""
     broker = MetadataResponse.MetadataResponseBroker(node_id=_NODE_ID, host=_HOST, port=_PORT)
     return MetadataResponse(brokers=[broker], topics=[_topic(topic) for topic in topics])
 
@@ -101,7 +101,7 @@ def _topic(topic: Topic) -> Any:
 def find_coordinator_response(
     request: Any, node_id: int = _NODE_ID, host: str = _HOST, port: int = _PORT
 ) -> FindCoordinatorResponse:
-    """Return a response with a broker, by default the only one."""
+    """Return a FindCoordinator response with this broker as coordinator. Default: the only broker."""
     (group_id,) = request.coordinator_keys
     found = FindCoordinatorResponse.Coordinator(
         key=group_id, node_id=node_id, host=host, port=port, error_code=0, error_message=None
@@ -117,7 +117,7 @@ def fetch_response(
     errors: AcknowledgeErrors | None = None,
     fetched: Mapping[TopicIdPartition, Fetched] | None = None,
 ) -> ShareFetchResponse:
-    """Return a response with an entry for each partition that was acknowledged or fetched."""
+    """Return a ShareFetch response with an entry for each partition that was acknowledged or fetched."""
     errors, fetched = errors or {}, fetched or {}
     entries = {}
     for key in dict.fromkeys([*fetched, *errors]):
@@ -142,7 +142,7 @@ def fetch_response(
 def acknowledge_response(
     lock_timeout_ms: int, problem: RequestError | None = None, errors: AcknowledgeErrors | None = None
 ) -> ShareAcknowledgeResponse:
-    """Return a response with an entry for each partition that was acknowledged."""
+    """Return a ShareAcknowledge response with an entry for each partition that was acknowledged."""
     entries = {}
     for key, error in (errors or {}).items():
         code, message = _error(error)

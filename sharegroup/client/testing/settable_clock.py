@@ -1,4 +1,4 @@
-"""A clock that a test advances. Between two advances, it runs as the clock of this machine does."""
+"""A clock that a test can advance. Apart from that, it runs like the steady clock of the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SettableClock:
     """A clock for consumers on any number of threads and event loops.
 
     Attributes:
-        skips_delays: whether a handler loop without a call in progress advances the clock to the end of its delay.
+        skips_delays: whether an idle handler loop advances the clock to the time it waits for, instead of waiting.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class SettableClock:
         return steady_ms() + self._advanced_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Move the time forward, and end the waits that are due. Any thread may call this."""
+        """Advance the clock, and end the waits whose time has come. Any thread may call this."""
         if duration_ms < 0:
             raise ValueError(f"the clock cannot step back: {duration_ms} ms")
         with self._lock:
@@ -68,12 +68,12 @@ class SettableClock:
                         self._waits.discard(wait)
 
     def _reschedule(self, wait: _Wait) -> None:
-        """Set the timeout of a wait by the time that is left. Runs on the loop of the wait."""
+        """Set the timeout of a wait to the time that is left. Must be called on the event loop of the wait."""
         if wait in self._waits and not wait.timeout.expired():
             wait.timeout.reschedule(wait.loop.time() + max(0, wait.until_ms - self.now_ms()) / 1000)
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
-    """Call a function on a loop, from any thread. A loop that was closed is ignored."""
+    """Call a function on an event loop, from any thread. Does nothing if the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *arguments)

@@ -1,4 +1,4 @@
-"""A partition in memory: its log, and its state in the share group."""
+"""A topic partition in memory: its records, and their state in the share group."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """A record of a topic, and what the group has done with it.
+    """A record of a topic, with its state in the share group.
 
     Attributes:
         state: AVAILABLE, ACQUIRED, ACKNOWLEDGED (accepted), or ARCHIVED (rejected, or at the delivery count limit).
-        delivery_count: how often the record was delivered.
-        member_id: the member that holds it, if it is ACQUIRED.
-        causes: the causes of all its changes of state, the oldest first, such as fetch, lock_timeout, fetch, accept.
+        delivery_count: the number of deliveries.
+        member_id: the member that has acquired the record; None unless the state is ACQUIRED.
+        causes: the causes of all state changes, oldest first, for example fetch, lock_timeout, fetch, accept.
     """
 
     topic: str
@@ -44,11 +44,11 @@ class StoredRecord:
 
     @property
     def size(self) -> int:
-        """The bytes of key and value."""
+        """The size of key and value in bytes."""
         return len(self.key or b"") + len(self.value or b"")
 
     def encode(self) -> bytes:
-        """Return a record batch with this record."""
+        """Return an encoded record batch that contains only this record."""
         builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=0, offset=self.offset)
         builder.append(timestamp=self.timestamp, key=self.key, value=self.value, headers=list(self.headers))
         builder.close()
@@ -56,7 +56,7 @@ class StoredRecord:
 
 
 class StoredPartition:
-    """The log of a partition, with the share-partition machine of the group."""
+    """The records of a partition, and the share-partition state machine of the group."""
 
     def __init__(self, topic: str, partition: int, config: SharePartitionConfig) -> None:
         self._topic, self._partition, self._config = topic, partition, config
@@ -76,7 +76,7 @@ class StoredPartition:
         return offset
 
     def acquire(self, member_id: str, max_records: int, max_bytes: int, now_ms: int) -> tuple[AcquiredRange, ...]:
-        """Acquire records for a member, at least one if there is one."""
+        """Acquire records for a member within the limits. The first record may exceed `max_bytes`."""
         outcome = self._machine.acquire(member_id, max_records, now_ms, self._config)
         fitting = self._fitting(outcome, max_bytes)
         if fitting < _count(outcome):
@@ -85,13 +85,13 @@ class StoredPartition:
         return outcome.response
 
     def read(self, acquired: Sequence[AcquiredRange]) -> bytes:
-        """Return the record batches of acquired ranges."""
+        """Return encoded record batches with the records of these ranges."""
         return b"".join(self.records[offset].encode() for offset in _offsets(acquired))
 
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, now_ms: int
     ) -> RequestError | None:
-        """Apply acknowledgements. Return the error of all of them, None if they are applied."""
+        """Apply acknowledgements. Return the error if they are rejected, else None."""
         unused, others = split_unused(batches)
         try:
             self._apply(self._machine.unacquire(member_id, [OffsetRange(first, last) for first, last, _ in unused]))
@@ -108,7 +108,7 @@ class StoredPartition:
         self._apply(self._machine.release_member(member_id, self._config))
 
     def expire(self, now_ms: int) -> None:
-        """Release the records whose locks are over."""
+        """Release the records whose locks have expired."""
         self._apply(self._machine.expire(now_ms, self._config))
 
     def _apply(self, outcome: Outcome) -> None:
@@ -125,7 +125,7 @@ class StoredPartition:
                 )
 
     def _fitting(self, outcome: Outcome, max_bytes: int) -> int:
-        """Return how many of the acquired records are within the limit; the first one always is."""
+        """Return how many of the acquired records fit into `max_bytes`, at least one."""
         size = count = 0
         for offset in _offsets(outcome.response):
             size += self.records[offset].size

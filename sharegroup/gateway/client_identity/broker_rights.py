@@ -1,11 +1,11 @@
-"""The rights of a client at the brokers, as the brokers return them (AuthorizedOperations, KIP-430). No I/O."""
+"""The rights of a client at the brokers, from the AuthorizedOperations in their responses (KIP-430). No I/O."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sharegroup.security.acl import CLUSTER_NAME, Operation, Resource
 
-#: A resource, that is a group, topic, transactional id or the cluster: (type, name).
+#: A resource as (type, name). Its type is group, topic, transactional id or cluster.
 Key = tuple[Resource, str]
 CLUSTER: Key = (Resource.CLUSTER, CLUSTER_NAME)
 _OF_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
@@ -16,10 +16,10 @@ class BrokerRights:
     """The operations that a client may perform on resources of the brokers.
 
     Attributes:
-        operations: the allowed operations of each resource that was queried. On all other resources, none is allowed.
-        listed_groups: the groups that a broker listed for the client. The client may describe them.
-        has_group_configs: whether the brokers support configs of groups. If not, the client's rights on the configs of
-            the cluster decide about those of groups.
+        operations: {resource: allowed operations}. On a resource that is not in it, no operation is allowed.
+        listed_groups: the groups that a broker listed for the client. The client may describe these groups.
+        has_group_configs: whether the brokers support configs of groups. If they do not, a client may access group
+            configs if it may access the configs of the cluster.
     """
 
     operations: Mapping[Key, Collection[int]]

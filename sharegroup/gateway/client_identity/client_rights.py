@@ -1,4 +1,4 @@
-"""The rights of one user at the brokers. They are queried with the user's login and cached for a few seconds."""
+"""Queries the rights of one user at the brokers, with the user's login, and caches them for a few seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -30,16 +30,16 @@ from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Operation, Resource
 
-#: How long rights are cached, and how long cached rights are used while the brokers do not respond.
+#: How long cached rights are used, and how long they are used if the brokers do not respond.
 FRESH_S, LAST_RESORT_S = 5.0, 60.0
-#: How long a query is retried, for example while a coordinator moves, and the pause between attempts.
+#: How long a failed query is retried (for example while a coordinator moves), and the pause between attempts.
 PATIENCE_S, PAUSE_S = 5.0, 0.1
-#: Most resource names of a user whose rights are queried again regularly. Requests in a share session do not repeat
-#: the names of their topics, so the names are remembered.
+#: Maximum number of resource names that are remembered per user and included in each query. They are remembered because
+#: later requests of a share session do not contain its topics.
 MAX_NAMES = 10_000
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-#: The last version that returns rights on a group that does not exist (KIP-1043). Brokers with a later version support
-#: configs of groups.
+#: The last version of DescribeGroups that returns rights on groups that do not exist (KIP-1043). Brokers that support
+#: a later version also support configs of groups.
 DESCRIBE_GROUPS_VERSION = 5
 _ALL_TOPICS: Key = (Resource.TOPIC, "")
 #: The rights on a topic that does not exist. They are not cached, because the topic may be created at any time.
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 class ClientBrokers:
-    """Connections to the known brokers, which use the client's login from `settings`."""
+    """Connections to the known brokers with the client's login, which `settings` contains."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
@@ -85,7 +85,7 @@ class ClientRights:
     def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
         self._brokers, self._share_groups = brokers, share_groups
         self._names: dict[Key, None] = {}
-        #: Names that an earlier login used and that have not been queried with this login yet.
+        #: Names from an earlier login that have not been queried with the current login yet.
         self._expected: set[Key] = set()
         self._known: dict[Key, _Known] = {}
         self._operations: dict[Key, Collection[int]] = {}
@@ -98,15 +98,15 @@ class ClientRights:
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Query the rights on these names together with the next query.
+        """Add names to the next query.
 
-        A share session that continues under a new login does not repeat the names that it sent under the previous
-        login.
+        They are needed if a share session continues after a new login, because its requests do not repeat the topics
+        that were sent under the previous login.
         """
         self._expected |= {key for key in names if key not in self._names}
 
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
-        """Return the rights on the resources that a request on a broker's port requires.
+        """Return the client's rights on the resources `named` of a request. Broker `node_id` is queried first.
 
         Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
         """
@@ -149,7 +149,7 @@ class ClientRights:
         return all(key in self._known and self._known[key].queried_s > since for key in keys)
 
     async def _query_with_retries(self, node_id: int, keys: Collection[Key]) -> None:
-        """Query, and retry while a coordinator moves or a connection turns out to be closed."""
+        """Query the rights on these resources. Retry if a coordinator is moving or a connection has been closed."""
         loop = asyncio.get_running_loop()
         queried_s = loop.time()
         while True:
@@ -181,9 +181,9 @@ class ClientRights:
         self._store(dict.fromkeys(keys, ()) | found, queried_s, replaces_topics=_ALL_TOPICS in keys)
 
     def _store(self, found: dict[Key, Collection[int]], queried_s: float, replaces_topics: bool) -> None:
-        """Store the result of a query, and remove old entries.
+        """Store the result of a query, and remove old cache entries.
 
-        A result for all topics replaces everything that was known about topics.
+        If the query was for all topics (`replaces_topics`), all earlier entries of topics are removed.
         """
         oldest_s = queried_s - LAST_RESORT_S
         entries = {
@@ -233,7 +233,10 @@ class ClientRights:
         return found
 
     async def _transactions(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
-        """Derive Describe from FindCoordinator, because brokers do not return the rights on transactional ids."""
+        """Return {transactional id: Describe} for those that the client may describe.
+
+        Brokers do not return the rights on transactional ids. FindCoordinator succeeds if Describe is allowed.
+        """
         found = await self._coordinators(node_id, names, TRANSACTION_KEY)
         return {
             (Resource.TRANSACTIONAL_ID, name): (Operation.DESCRIBE,)
@@ -256,7 +259,7 @@ class ClientRights:
         return frozenset(group.group_id for group in response.groups)
 
     async def _create(self, node_id: int, names: Collection[str]) -> None:
-        """Let the brokers create missing topics if they do so for the client. Rights on them are queried later."""
+        """Let the brokers create missing topics, if they allow this for the client."""
         request = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
         await self._brokers.ask(node_id, request, MetadataResponse)
 
@@ -266,7 +269,7 @@ def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
 
 
 def _is_allowed(code: int) -> bool:
-    """Return whether a response has no error. Raises UpstreamUnavailableError if the error is retriable."""
+    """Return False if a response has an error code. Raises UpstreamUnavailableError if the error is retriable."""
     if code and for_code(code).retriable:
         raise UpstreamUnavailableError(f"a broker could not return the rights of a client: {error_name(code)}")
     return not code

@@ -1,6 +1,6 @@
-"""SASL exchanges whose credentials the brokers verify: the gateway forwards the client's only message to them.
+"""SASL exchanges in which the gateway does not verify the credentials, but uses them to log in at the brokers.
 
-Only the function `log_in`, which is passed in, does I/O.
+The mechanisms have a single client message. Only the function `log_in`, which is passed in, does I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ _MALFORMED = "the message does not have the format of the mechanism"
 
 
 class ForwardedExchange:
-    """A SASL exchange of one client message, which is verified by a login at the brokers.
+    """A SASL exchange with a single client message, which is verified by a login at the brokers.
 
-    `user_of` extracts the user name from the message. `log_in` logs in at the brokers and returns the time at which the
-    session expires, in ms since the epoch, or None if it never expires. Both raise LoginRejectedError if they reject
-    the message.
+    `user_of` extracts the user name from the message. `log_in` logs in at the brokers. It returns the end of the
+    session in ms since the epoch, or None if the session never expires. Both functions raise LoginRejectedError if they
+    reject the message.
     """
 
     max_message_bytes = MAX_MESSAGE_BYTES
@@ -53,7 +53,7 @@ def user_of_password(message: str) -> str:
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Return the user name in the claim `claim` of a token, without verifying the token; the brokers do that.
+    """Return the user name of a token, from the claim with this name. The brokers verify the token, not this function.
 
     Raises LoginRejectedError if the message is malformed, or if the token is not a JWT or lacks the claim.
     """
@@ -68,7 +68,7 @@ def user_of_token(claim: str, message: str) -> str:
     return user
 
 
-#: {mechanism: function of (claim, message) that returns the user}
+#: {SASL mechanism: function that returns the user name}. Its arguments are the name of the claim, and the message.
 FORWARDED_MECHANISMS: Mapping[str, Callable[[str, str], str]] = {
     PLAIN: lambda _, message: user_of_password(message),
     OAUTHBEARER: user_of_token,

@@ -21,7 +21,7 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginReject
 from sharegroup.security.acl import Resource
 from sharegroup.security.authentication.sasl_exchange import LoginRejectedError, Mechanisms
 
-#: Timeout of a login at a broker, including the connection.
+#: Timeout for connecting to a broker and logging in.
 LOGIN_TIMEOUT_S = 10.0
 
 
@@ -46,11 +46,11 @@ def check_settings(config: Config) -> None:
 
 
 class ForwardedLogins:
-    """The logins and rights that all client connections share.
+    """The logins at the brokers and the cached rights of all clients.
 
-    `settings` are kafka-python's settings, in which each client's login replaces the gateway's. `share_groups` returns
-    the names of the share groups, because the brokers cannot list them. Raises InvalidConfigError if `check_settings`
-    does.
+    `settings` are kafka-python's settings with the gateway's login. Each client's login replaces it. `share_groups`
+    returns the names of the share groups, because the brokers cannot list them. The constructor raises
+    InvalidConfigError as `check_settings` does.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ForwardedLogins:
     async def try_login(self, login: ForwardedLogin, node_id: int) -> int | None:
         """Log in at broker `node_id`, or at another broker if that one is unavailable.
 
-        Returns the time at which the session expires, in ms since the epoch, or None if it never expires. Raises
+        Returns the end of the session in ms since the epoch, or None if the session never expires. Raises
         LoginRejectedError if a broker rejects the login, and UpstreamUnavailableError if no broker is available.
         """
         problem: Exception | None = None
@@ -109,10 +109,9 @@ class ForwardedLogins:
         raise UpstreamUnavailableError(f"no broker is available to verify a login: {problem}")
 
     def acquire_rights(self, login: ForwardedLogin, names: Iterable[Key] = ()) -> ClientRights:
-        """Return the rights of a user. All connections with the same login share one object.
+        """Return the rights object for a login. All connections with the same login share it.
 
-        Each caller must release the object with `release_rights`. The rights on `names` are queried with the next
-        query.
+        Each caller must release the object with `release_rights`. `names` are added to the next query of rights.
         """
         rights, count = self._users.get(login, (None, 0))
         if rights is None:
@@ -122,7 +121,7 @@ class ForwardedLogins:
         return rights
 
     def release_rights(self, login: ForwardedLogin) -> None:
-        """Release the rights of a user when one of its connections closes or changes its login."""
+        """Release the rights object of a login, because a connection is closed or has changed its login."""
         rights, count = self._users.pop(login)
         if count > 1:
             self._users[login] = rights, count - 1
@@ -131,7 +130,7 @@ class ForwardedLogins:
 
 
 class ClientIdentity:
-    """The identity at the brokers that one client connection uses."""
+    """The client's own identity at the brokers, for one client connection."""
 
     def __init__(self, shared: ForwardedLogins, node_id: int) -> None:
         self._shared, self._node_id = shared, node_id
@@ -142,7 +141,7 @@ class ClientIdentity:
 
     @property
     def settings(self) -> ClientSettings | None:
-        """kafka-python's settings with the client's login. None before the login."""
+        """kafka-python's settings with the client's login; None until the client has logged in."""
         return None if self._login is None else self._shared.settings_for(self._login)
 
     async def get_rights(self, body: Any, version: int) -> BrokerRights:
@@ -163,14 +162,14 @@ class ClientIdentity:
         return await self._rights.get_rights(self._node_id, wanted)
 
     def close(self) -> None:
-        """Release the rights when the connection closes."""
+        """Release the rights object. Called when the connection closes."""
         self._is_closed = True
         if self._login is not None:
             self._shared.release_rights(self._login)
             self._login = self._rights = None
 
     def _log_in(self, login: ForwardedLogin) -> int | None:
-        """Log in at the brokers. Called on a login thread, which waits until the event loop has the result."""
+        """Log in at the brokers on the event loop, and wait for the result. Must be called on a login thread."""
         return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
 
     async def _try(self, login: ForwardedLogin) -> int | None:

@@ -1,4 +1,4 @@
-"""The resources whose rights the handler of a request needs. No I/O."""
+"""Determines the resources on which the sender of a request needs rights. No I/O."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class RequiredResources:
     """The resources on which a request requires rights.
 
     Attributes:
-        keys: resources that the request identifies by name.
-        topic_ids: topics that the request identifies by id.
-        has_all_topics: whether the request concerns all topics.
-        has_all_groups: whether the request concerns all groups.
-        creates: names of topics that the client allows the brokers to create.
+        keys: the resources whose names are known.
+        topic_ids: the topics that the request identifies by id.
+        has_all_topics: whether rights on all topics are required.
+        has_all_groups: whether rights on all groups are required.
+        creates: the names of topics that the brokers may create automatically, as requested by the client.
     """
 
     keys: frozenset[Key] = frozenset()

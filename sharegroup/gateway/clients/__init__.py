@@ -1,1 +1,1 @@
-"""Connections of clients: reading requests from bytes, handling them in order, and writing responses."""
+"""Client connections: read and decode requests, handle them in order, and write the responses."""

@@ -1,7 +1,7 @@
-"""One client's connection: reading, writing, idle checks and closing.
+"""The connection of one client: reading, writing, idle checks and closing.
 
-`RequestLoop` decodes and handles the frames. While a client does not read its responses, the gateway reads no requests
-from it. After `UNREAD_TIMEOUT_S` it is disconnected.
+`RequestLoop` decodes and handles the requests. While a client does not read its responses, the gateway reads no further
+requests from the client. After `UNREAD_TIMEOUT_S`, the client is disconnected.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from sharegroup.security.tls import certificate_principal
 
 logger = logging.getLogger(__name__)
 
-#: A client that has read none of its responses for this long is disconnected.
+#: A client is disconnected if it has responses to read and has read nothing for this long.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
 #: At least this many bytes of a large request must arrive within `gateway.request.stall.timeout.ms`.
@@ -34,7 +34,7 @@ class ClientConnection(FrameProtocol):
     """Reads a client's requests and writes the responses.
 
     `node_id` is the upstream broker whose port the client used. `is_standby` is True if the client used the standby
-    port, which is sent to clients of other gateways.
+    port, which is for clients whose own gateway has failed.
     """
 
     def __init__(self, service: Service, connections: Connections, node_id: int, is_standby: bool = False) -> None:
@@ -45,14 +45,15 @@ class ClientConnection(FrameProtocol):
         caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
         self._requests = RequestLoop(service, self, caller, self._disconnect)
         self._connected_at = self._last_request = self._loop.time()
-        #: (received bytes, time in seconds) when the large request that is arriving last made progress.
+        #: Progress of the large request that is arriving: (received bytes, time in seconds of the last progress).
+        #: None if no large request is arriving.
         self._progress: tuple[int, float] | None = None
         self._unread_timer: asyncio.Handle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def register(self, transport: asyncio.Transport) -> bool:
-        """Register the client before any TLS handshake. Close it and return False if a limit rejects it."""
+        """Register the client before any TLS handshake. If a limit rejects it, close the connection, return False."""
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
             set_keepalive(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
@@ -86,11 +87,11 @@ class ClientConnection(FrameProtocol):
         self._requests.enqueue(frame)
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
-        """Return why a request of `size` bytes that starts with `head` is too long; None if it is not."""
+        """Return an error message if a request of `size` bytes is too long, else None. `head` is its first bytes."""
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes whose body has not arrived; see `WaitingFrames`."""
+        """Handle the start of a request of `size` bytes before its body has arrived; see `WaitingFrames`."""
         self._progress = None
         self._requests.begin_request(size)
 
@@ -121,16 +122,17 @@ class ClientConnection(FrameProtocol):
         self.abort()
 
     def is_idle(self, now: float) -> bool:
-        """Return whether the client must be disconnected because it is silent, stalled or unauthenticated for too long.
+        """Return whether a timeout requires to disconnect the client.
 
-        `now` is the event loop's time in seconds.
+        This is the case if it has not logged in or sent a first request in time, has been idle for too long, or has
+        stopped in the middle of a large request. `now` is the event loop's time in seconds.
         """
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
         return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
 
     def _is_stalled(self, now: float) -> bool:
-        """Return whether the request that holds a share of the memory budget has stopped arriving."""
+        """Return whether a large request, which holds a share of the memory budget, has stopped arriving."""
         received = self.unfinished_bytes if self._requests.has_share else None
         if received is None:
             self._progress = None

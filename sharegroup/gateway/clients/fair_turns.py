@@ -1,6 +1,6 @@
-"""Queue that serves addresses in turn (round robin), and the items of one address in order. No I/O.
+"""A queue that serves client addresses in turn (round robin). Items of the same address keep their order. No I/O.
 
-For example, a thousand items of one address delay an item of another address by only one item.
+For example, if one address has a thousand items in the queue, an item of another address waits for only one of them.
 """
 
 from collections import OrderedDict, deque
@@ -31,12 +31,12 @@ class FairTurns(Generic[T]):
             del self._waiting[address]
 
     def first_items(self) -> Iterator[tuple[str, T]]:
-        """Yield (address, first item) of each address, in the order in which the addresses are served."""
+        """Yield (address, its first item) for each address, in the order in which the addresses are served."""
         for address, items in self._waiting.items():
             yield address, items[0]
 
     def pop_first(self, may: Callable[[str, T], bool]) -> T | None:
-        """Remove and return the next item that `may` accepts; None if there is none."""
+        """Remove and return the next item for which `may(address, item)` is True; None if there is none."""
         for address, item in self.first_items():
             if may(address, item):
                 self.discard(address, item)

@@ -1,15 +1,15 @@
 """Memory budget for the large requests of all connections (Kafka: `queued.max.request.bytes` and its MemoryPool).
 
-A connection acquires a share of the budget, as large as its request, before it reads the request's body. It releases
-the share when the request has been handled. This cannot deadlock:
+Before a connection reads the body of a large request, it acquires a share of the budget. The share is as large as the
+request, and is released when the request has been handled. This cannot deadlock:
 
-- A small request needs no share. The number of connections bounds the memory of small requests.
-- A connection that holds a share does not wait for another one. Its body arrives, or `ClientConnection.is_idle` ends
-  it.
-- A request that is larger than the budget is read while no other request holds a share.
+- A small request needs no share. The number of connections limits the memory of small requests.
+- A connection that holds a share never waits for a second one. If the body of its request stops arriving,
+  `ClientConnection.is_idle` ends the connection.
+- A request that is larger than the part of the budget for huge requests is read when no other request holds a share.
 
-One eighth of the budget is reserved for ordinary requests, so that huge requests that arrive slowly or never complete
-do not block producers. The addresses of huge requests get shares in turn. Ordinary requests may overtake huge ones.
+One eighth of the budget is reserved for ordinary requests. Huge requests that arrive slowly therefore cannot block
+producers. Client addresses with huge requests get shares in turn. Ordinary requests may overtake huge requests.
 
     |<------------------------ total ------------------------>|
     |<------- huge or ordinary ------->|<-- ordinary only --->|
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from sharegroup.gateway.clients.fair_turns import FairTurns
 
-#: Up to this size a request is small. This many bytes of any request are read together with its length.
+#: Requests up to this size are small. They are read without a share of the budget.
 SMALL_BYTES = 65_536
-#: Up to this size a request is ordinary: Kafka's `max.request.size`, or `batch.size` of a few partitions.
+#: Requests up to this size are ordinary, larger ones are huge. This is the default of producers' `max.request.size`.
 ORDINARY_BYTES = 1_048_576
 _RESERVED_PART = 8
 
@@ -55,7 +55,7 @@ class FrameBudget:
         return len(self._waiting)
 
     async def acquire(self, address: str, size: int) -> None:
-        """Wait for a share of `size` bytes, which the caller must release. A cancelled call holds no share."""
+        """Wait for a share of `size` bytes. The caller must release it, unless this call is cancelled."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
         self._assign_shares()
@@ -77,7 +77,7 @@ class FrameBudget:
         self._assign_shares()
 
     def _assign_shares(self) -> None:
-        """Assign shares to the waiting requests that fit, one address after the other."""
+        """Assign shares to the waiting requests that fit into the budget. Addresses are served in turn."""
         while (waiter := self._pop_next()) is not None:
             if waiter.granted.cancelled():
                 continue

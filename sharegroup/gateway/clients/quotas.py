@@ -1,19 +1,21 @@
-"""Client quotas for Kafka's entities (KIP-13, KIP-55): reads them from a YAML file and applies them to requests.
+"""Client quotas for users and client ids (KIP-13, KIP-55). They are read from a YAML file and applied to requests.
 
     - {user: alice, client-id: billing, consumer_byte_rate: 1000000}
     - {user: alice, consumer_byte_rate: 5000000, request_rate: 200}
     - {user: <default>, request_rate: 50}
 
-Each of the two rates comes from the first entry that sets it, in Kafka's order:
+Several entries can match a client. Each of the two rates is that of the first matching entry that sets it, in Kafka's
+order:
 
     user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default>,
     client-id, default client-id
 
-All connections that match an entry share its rate. With `<default>`, each user or client id has the rate for itself.
-If no entry sets a rate, the configured one applies to each user, or to each client id where clients do not log in.
+All connections that match an entry share its rate. With `<default>`, each user or client id has a separate rate. If no
+entry sets a rate, the rate in the gateway's configuration applies to each user, or to each client id if clients do not
+log in.
 
-A client that exceeds its rate still gets its response, with `throttle_time_ms`. Its connection is not read from for
-that time, as in Kafka since KIP-219.
+A client that exceeds its rate still receives its response, which contains `throttle_time_ms`. For this time, the
+gateway reads nothing from the connection, as Kafka does since KIP-219.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from sharegroup.security.entry_file import read_entries
 DEFAULT = "<default>"
 #: The prefix of `Caller.principal`, and the name in the principal of a client without a login.
 _USER, _NOBODY = "User:", "ANONYMOUS"
-#: The longest throttle time. A longer one could delay a member's heartbeats too much. The rest is added to the throttle
-#: times of later requests.
+#: The longest throttle time. A longer throttle time could delay the heartbeats of a member too much. The remaining time
+#: is added to the throttle times of later requests.
 MAX_THROTTLE_MS = 15_000
-#: Number of token buckets above which full ones are discarded. A full bucket does not differ from a new one.
+#: If there are more token buckets than this, full ones are deleted. A full bucket does not differ from a new one.
 MAX_BUCKETS = 10_000
 
 Rate = Literal["consumer_byte_rate", "request_rate"]
@@ -62,14 +64,14 @@ class QuotaEntry(BaseModel):
 
 
 class _Entity(NamedTuple):
-    """The clients that share a quota; None matches any."""
+    """The clients that share a quota. If the user or client id is None, it matches any."""
 
     user: str | None
     client_id: str | None
 
 
 class Quotas:
-    """The quotas, and how much of them is used. A rate of 0 means no limit."""
+    """The quotas, and their current usage. A rate of 0 means no limit."""
 
     def __init__(
         self, entries: Iterable[QuotaEntry] = (), *, consumer_byte_rate: float = 0.0, request_rate: float = 0.0
@@ -80,7 +82,7 @@ class Quotas:
         self._buckets: dict[tuple[Rate, _Entity], tuple[TokenBucket, float]] = {}
 
     def record_request(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
-        """Record a request that fetched `fetched_bytes` of records. Return for how many ms to throttle its client."""
+        """Record a request whose response has `fetched_bytes` of fetched data. Return the throttle time in ms."""
         if self._is_off:
             return 0
         user, client_id = principal.removeprefix(_USER), shorten_name(client_id)
@@ -112,7 +114,10 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """Yield (entity of an entry that may match, entity that shares its rate) in Kafka's order of precedence."""
+    """Yield the entities of the entries that match a client, in Kafka's order of precedence.
+
+    Each item is (entity of the entry, entity of the clients that share its rate).
+    """
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both
     yield _Entity(user, DEFAULT), both

@@ -1,8 +1,8 @@
 """Request loop of one client connection: decodes each request, calls its handler and sends the responses in order.
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
-forwarded to the upstream broker may be pipelined. If bytes are not a Kafka request, or a client must not send a
-request, the connection is closed, because Kafka has no response for this.
+forwarded to the upstream broker may be pipelined. If the bytes are not a Kafka request, or the client is not allowed to
+send the request, the connection is closed, because Kafka has no response for such requests.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCo
 from sharegroup.security import audit
 from sharegroup.security.caller import Caller
 
-#: Most responses per connection that may be in progress or waiting to be sent.
+#: Maximum number of responses per connection that are in progress or waiting to be sent.
 MAX_WAITING_RESPONSES = 16
-#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: their responses may be large.
+#: APIs whose responses may be large: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets.
 MANY_ENTRIES = frozenset({16, 32, 77, 90})
-#: The request whose response counts as fetched bytes, and the requests that no quota applies to.
+#: The API whose responses count for `consumer_byte_rate`, and the APIs that are not subject to quotas.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
 #: How long a connection stays open after a failed login, in seconds.
@@ -42,16 +42,17 @@ FAILED_LOGIN_S = 0.5
 
 
 class _ForwardedResponse(NamedTuple):
-    """A response that the upstream broker will send.
+    """A response that the upstream broker will send. `frame` completes when it has arrived.
 
-    `finish` converts the frame to the framed response for the client. If it is None, the frame is forwarded unchanged.
+    `finish` converts the frame to the framed response for the client. If `finish` is None, the frame is forwarded
+    unchanged.
     """
 
     frame: asyncio.Future[memoryview]
     finish: Callable[[memoryview], bytearray] | None
 
 
-#: A response to send: the encoded pieces, or the frame that the upstream broker will send.
+#: A response to send: the gateway's encoded response in pieces, or a response that the upstream broker will send.
 _Response = list[Piece] | _ForwardedResponse
 
 
@@ -59,8 +60,8 @@ _Response = list[Piece] | _ForwardedResponse
 class Service:
     """Objects that all connections share.
 
-    `routes` maps an API key to the handler in the gateway. All other requests are forwarded, except requests with an
-    API key in `share_group_routes` whose group is a share group.
+    `routes` maps API keys to handlers of the gateway. `share_group_routes` does the same, but only for requests whose
+    group is a share group. All other requests are forwarded to the upstream broker.
     """
 
     config: GatewayConfig
@@ -91,7 +92,7 @@ class RequestLoop:
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = self._is_handling = False
         self._may_close: Callable[[], bool] | None = None
-        #: How long to wait after the current request because its client has exceeded its quota, in milliseconds.
+        #: The wait after the current request in ms. It is 0 unless the client has exceeded its quota.
         self._throttle_ms = 0
         self._limit_requests()
 
@@ -99,11 +100,11 @@ class RequestLoop:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in or does not have to."""
+        """Whether the client has logged in, or no login is required."""
         return self._login.is_authenticated
 
     def start(self, host: str, certificate_principal: str | None) -> None:
-        """Start to serve the client. Without SASL, the client's certificate authenticates it."""
+        """Start serving the client. If SASL is disabled, the client is authenticated by its certificate."""
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_required:
             self._log_in(certificate_principal)
@@ -116,14 +117,14 @@ class RequestLoop:
         return self._frames.has_share
 
     def size_problem(self, size: int, head: memoryview) -> str | None:
-        """Return why a request of `size` bytes that starts with `head` is too long; None if it is not.
+        """Return an error message if a request of `size` bytes is too long, else None. `head` is its first bytes.
 
-        Before the login, `max_frame_bytes` of the link applies instead.
+        Before the login, the result is None, because `max_frame_bytes` of the link limits requests then.
         """
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes whose body has not arrived; see `WaitingFrames`."""
+        """Handle the start of a request of `size` bytes before its body has arrived; see `WaitingFrames`."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
@@ -149,7 +150,7 @@ class RequestLoop:
             self._passthrough.close()
 
     async def _run(self, work: Coroutine[None, None, None]) -> None:
-        """Run a task; an exception closes the connection."""
+        """Run a task of the connection. If it raises an exception, close the connection."""
         try:
             await work
         except asyncio.CancelledError:
@@ -163,8 +164,8 @@ class RequestLoop:
     async def _handle_all(self) -> None:
         """Handle the requests in order.
 
-        The loop ends by cancellation or when `_is_over` is set, because `wait_for` may swallow a cancellation before
-        Python 3.12.
+        The loop ends by cancellation or when `_is_over` is set. Cancellation alone is not sufficient, because
+        `wait_for` may swallow it before Python 3.12.
         """
         while not self._is_over:
             frame = await self._frames.next(self.caller.host)
@@ -268,7 +269,7 @@ class RequestLoop:
 
     @staticmethod
     async def _encoded(header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """Encode the response. One that may have thousands of entries is encoded on a thread, not on the event loop."""
+        """Encode the response. Responses that may have thousands of entries are encoded on a thread."""
         if header.api_key in MANY_ENTRIES:
             return await asyncio.to_thread(wire.encode_pieces, response, header.api_version, header.correlation_id)
         return wire.encode_pieces(response, header.api_version, header.correlation_id)
@@ -286,7 +287,7 @@ class RequestLoop:
             await self._responses.put([frame_message(encoded)])
 
     async def _apply_login(self) -> None:
-        """Apply the result of a login step, which may have completed this login or a reauthentication."""
+        """If a login or reauthentication is complete, update the caller and the client's connection to the broker."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
             settings = self._login.upstream_settings
@@ -302,10 +303,9 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _close_when_answered(self) -> None:
-        """Close the connection after a failed login, but first give the client time to close it.
+        """Close the connection after a failed login, after giving the client time to close it first.
 
-        If the connection ends immediately after a failed login, kafka-python assumes that it was lost, and retries
-        forever.
+        If the gateway closed it immediately, kafka-python would assume that the connection was lost, and retry forever.
         """
         await self._responses.join()
         self._is_over = True
@@ -347,6 +347,6 @@ def _size(pieces: list[Piece]) -> int:
 
 
 def _error_of(response: AnyResponse) -> str:
-    """Return the name of a response's top-level error; empty if there is none or each entry has its own error."""
+    """Return the name of a response's top-level error; empty if the response has no such error."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""

@@ -1,7 +1,7 @@
-"""Maximum sizes of requests by API. They are checked with the first bytes of a request, before the rest is read.
+"""Maximum sizes of requests by API. A request's size is checked when its first bytes have arrived.
 
 Kafka has one limit for all APIs (`socket.request.max.bytes`), which must be large because of Produce. Requests that the
-gateway handles itself are never nearly as long, and they are decoded on the event loop.
+gateway handles itself have lower limits. They are always much shorter, and are decoded on the event loop.
 """
 
 import struct
@@ -11,7 +11,7 @@ from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
 
-#: Largest request of a client that has not logged in: a token and the request around it.
+#: Largest request of a client that has not logged in. A token and the other fields of the request fit into it.
 MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
 #: Largest request of APIs without lists or with short lists.
 _FEW = 65_536
@@ -46,7 +46,7 @@ OWN_REQUEST_BYTES = {
 
 
 def size_problem(size: int, head: bytes | memoryview) -> str | None:
-    """Return why a request of `size` bytes is too long, or None.
+    """Return an error message if a request of `size` bytes is too long, else None.
 
     `head` contains the first bytes of the request, at least its API key.
     """

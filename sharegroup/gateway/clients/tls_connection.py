@@ -1,7 +1,7 @@
 """TLS between a listening port and a client connection.
 
-It differs from asyncio's own TLS server in two ways. A client counts as a connection as soon as it is accepted, before
-its handshake. Read buffers are small.
+It differs from asyncio's own TLS server in two ways. An accepted client counts as a connection even before its TLS
+handshake. Read buffers are smaller.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ READ_BUFFER_BYTES = 16_384
 
 
 class TlsConnection(asyncio.Protocol):
-    """Registers a client and starts its TLS handshake. A client that exceeds a limit is closed before that."""
+    """Registers a client and starts its TLS handshake. If the client exceeds a limit, it is closed instead."""
 
     def __init__(self, client: ClientConnection, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s
@@ -35,9 +35,9 @@ class TlsConnection(asyncio.Protocol):
 
 
 class _ServerSide(SSLProtocol):
-    """The server's side of TLS.
+    """The server side of a TLS connection.
 
-    `client` has the accepted transport, and receives the TLS transport after the handshake.
+    At first, `client` uses the accepted transport. After the handshake, it receives the TLS transport.
     """
 
     max_size = READ_BUFFER_BYTES
@@ -54,7 +54,10 @@ class _ServerSide(SSLProtocol):
         self._client, self._accepted = client, client.transport
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Pass the end of the connection to the client, which asyncio does only after a completed handshake."""
+        """Pass the end of the connection to `client` if the handshake was not completed.
+
+        After a completed handshake, asyncio does this itself.
+        """
         if self._client.transport is self._accepted:
             if isinstance(exc, ssl.SSLError):
                 peer = self._client.transport.get_extra_info("peername") if self._client.transport else None

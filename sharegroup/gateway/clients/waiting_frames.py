@@ -1,8 +1,8 @@
-"""Queue of a client's requests that limits their memory.
+"""Queue of a client's requests that limits the memory of these requests.
 
-The body of a large request is read only after all earlier requests of the connection have been handled and the request
-holds a share of the memory budget (`FrameBudget`). Until then the gateway reads nothing further from the connection, as
-in Kafka. The share is released when the next request is fetched, that is, after the large one has been handled.
+The body of a large request is read only when two conditions are met: all earlier requests of the connection have been
+handled, and the request holds a share of the memory budget (`FrameBudget`). Until then, the gateway reads nothing from
+the connection, as in Kafka. The share is released after the request has been handled.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import deque
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
-#: Number of waiting requests, and of their bytes, at which the gateway stops reading from the client.
+#: The gateway stops reading from a client if this number of requests, or of bytes, is waiting.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576
 
 
@@ -35,9 +35,9 @@ class WaitingFrames:
         return self._share > 0
 
     def begin_request(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes whose body has not arrived.
+        """Handle the start of a request of `size` bytes before its body has arrived.
 
-        If the request is large, its body is not read until it holds a share of the memory budget.
+        If the request is large, its body is not read until the client holds a share of the memory budget.
         """
         if size > SMALL_BYTES:
             self._body_size = size
@@ -53,10 +53,9 @@ class WaitingFrames:
             self._link.hold_frames()
 
     async def next(self, address: str) -> memoryview:
-        """Wait for the oldest request and return it.
+        """Wait for the oldest request and return it. `address` is the client's address.
 
-        The call implies that the previous request has been handled, so its share is released. `address` is the
-        client's.
+        Must be called only after the previous request has been handled, because its share is released.
         """
         self._release_share()
         while not self._frames:

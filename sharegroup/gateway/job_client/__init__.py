@@ -1,1 +1,1 @@
-"""The gateway's client of the job: it appends request rows and reads responses."""
+"""The gateway's client of the job. It appends request rows to Kafka topics, and reads response rows."""

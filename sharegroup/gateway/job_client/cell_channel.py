@@ -44,9 +44,9 @@ UNAVAILABLE_S = 30.0
 
 
 class CellChannel:
-    """A `JobChannel` to one job. `settings` are kafka-python's.
+    """A `JobChannel` to the job of one cell, that is, of one part of the groups. `settings` are kafka-python's.
 
-    Channels to several jobs must share an `appender`, because it derives the brokers' time from all appends.
+    Channels to several jobs must share one `appender`, because it derives the brokers' time from all appends.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class CellChannel:
         self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
         self._on_gateway: list[Callable[[GatewayRow, int], None]] = []
-        #: Number of requests that timed out, and when the last one did (in seconds of the event loop's clock).
+        #: Number of requests that timed out, and the time of the last timeout (in seconds of the event loop's clock).
         self.timeouts = 0
         self._timed_out_s = float("-inf")
-        #: Whether a job has started that has not yet responded to any request of a group.
+        #: Whether the current job has not yet responded to any share group request since it started.
         self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
@@ -105,7 +105,7 @@ class CellChannel:
             await self._loop.run_in_executor(None, self._reader.join, 5)
 
     async def _open_requests(self) -> None:
-        """Wait until responses are read and the request topics exist, so that requests can be sent."""
+        """Wait until the reader is ready for responses and the request topics exist. Then allow requests."""
         await self._listening.wait()
         while not await self._has_request_topics():
             if self._is_closing:  # before Python 3.12, wait_for may swallow the cancellation
@@ -125,7 +125,7 @@ class CellChannel:
 
     @property
     def cells(self) -> dict[str, CellChannel]:
-        """This channel, under the name of the only cell."""
+        """{name of the only cell: this channel}"""
         return {NO_CELL: self}
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -208,10 +208,10 @@ class CellChannel:
         return len(self._pending)
 
     def unavailable_reason(self) -> str:
-        """Return why the job cannot serve requests now; empty if it can.
+        """Return the reason why the job cannot serve requests now; empty if it can.
 
-        After a timeout the job counts as unavailable until the next response, but at most for `UNAVAILABLE_S`. Without
-        that limit it would stay unavailable if no requests are sent.
+        After a timeout, the job counts as unavailable until the next response, but for at most `UNAVAILABLE_S`. Without
+        this limit, the job would remain unavailable if no further requests are sent.
         """
         if not self._ready.is_set():
             return "the job's topics do not exist"
@@ -232,7 +232,7 @@ class CellChannel:
         self._on_wanted.append(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway to the other gateways, and return the futures of `RowAppender.append_everywhere`.
+        """Announce this gateway to all gateways. Returns one future per partition; see `append_everywhere`.
 
         Raises JobUnavailableError if the job's topics do not exist.
         """
@@ -241,7 +241,7 @@ class CellChannel:
         return self._appender.append_everywhere(self._topics.responses, GATEWAY_KEY.encode(), encode_gateway(row))
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback for (row, time of its append in ms), for the announcements of all gateways."""
+        """Register a callback for the announcements of all gateways. Its arguments are (row, append time in ms)."""
         self._on_gateway.append(callback)
 
     async def _wait_ready(self) -> None:
@@ -258,7 +258,7 @@ class CellChannel:
         self._loop.call_soon_threadsafe(self._listening.set)
 
     def _receive(self, records: Iterable[ResponseRecord]) -> None:
-        """Decode rows and pass them to the event loop in log order, because a row may affect the rows after it."""
+        """Decode rows, and pass them to the event loop in log order."""
         rows = decoded_rows(records, self.reply_to.encode())
         if rows and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, rows)

@@ -1,4 +1,4 @@
-"""A channel to the jobs of several cells, which sends each request to the job of its group's cell."""
+"""A channel to several jobs. Each job serves one cell, that is, a part of the groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,10 +12,11 @@ from sharegroup.types import SharePartitionKey
 
 
 class CellChannels:
-    """A `JobChannel` that consists of one channel per cell. `cell_of` returns the cell of a group.
+    """A `JobChannel` that sends each request to the job of the group's cell. `cell_of` returns the cell of a group.
 
-    The channels share an appender, the key of their response rows and the sequence of request ids. A subscription is
-    registered with every channel, because the cell of the request is not known, and is removed after the response.
+    The channels of the cells share an appender, the key of response rows, and the sequence of request ids. A
+    subscription is registered with every channel, because a request id does not identify the cell. It is removed after
+    the response.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:

@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class GroupRequests:
-    """Sends one request row per call. When the response arrives, the tables contain the result.
+    """Sends one request row per call. When a call returns, the job's tables contain the result.
 
-    Each method raises RequestError with the coordinator's error. The error is COORDINATOR_LOAD_IN_PROGRESS while the
-    job is loading, and COORDINATOR_NOT_AVAILABLE while it is unavailable.
+    Each method raises RequestError if the coordinator returns an error. If the job does not respond in time, the error
+    is COORDINATOR_LOAD_IN_PROGRESS while it is loading, else COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(self, job: JobChannel) -> None:
@@ -49,7 +49,7 @@ class GroupRequests:
     ) -> tuple[PartitionError, ...]:
         """Set start offsets and return the result of each partition.
 
-        `topics` must contain the topics of `offsets` that exist.
+        `topics` must contain the metadata of all topics in `offsets` that exist.
         """
         row = AlterOffsetsRequest(*self._row_header(group_id), offsets=offsets, topics=topics_metadata(topics))
         response = await self._request(row)
@@ -66,7 +66,7 @@ class GroupRequests:
         await self._request(DeleteGroupRequest(*self._row_header(group_id)))
 
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
-        """Set the group's configs (None deletes one), or only validate them."""
+        """Set configs of the group, and delete those whose value is None. `validate_only` only checks the values."""
         await self._request(
             AlterConfigsRequest(*self._row_header(group_id), configs=configs, validate_only=validate_only)
         )
@@ -100,7 +100,7 @@ class GroupRequests:
 
 
 def topics_metadata(topics: Mapping[str, Topic]) -> dict[str, TopicMetadata]:
-    """Return {topic name: id and number of partitions} for a row to the group coordinator, sorted by name."""
+    """Return {topic name: topic id and number of partitions}, sorted by name, for a row to the group coordinator."""
     return {
         name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in sorted(topics.items())
     }

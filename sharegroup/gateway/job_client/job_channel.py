@@ -18,7 +18,7 @@ Request = ShareGroupRequest | SharePartitionRequest | RenewLeasesRequest
 
 
 class NotDurableError(JobUnavailableError):
-    """The row of a request is not durable yet. `sent` is the future that `append` returned for it."""
+    """The row of a request is not durable yet. `sent` is the future that `append` has returned for the row."""
 
     def __init__(self, message: str, sent: asyncio.Future[int]) -> None:
         super().__init__(message)
@@ -40,35 +40,36 @@ class JobChannel(Protocol):
         """Return an id for a request row that is unique in this gateway."""
 
     def cell_of(self, group_id: str) -> str:
-        """Return the cell whose job serves a group."""
+        """Return the cell whose job serves a group. A cell is a part of the groups that has its own job."""
 
     def append(self, request: Request) -> asyncio.Future[int]:
-        """Append a row after earlier rows of the same group. The future completes when the row is durable.
+        """Append a row after earlier rows with the same key. The future completes when the row is durable.
 
-        Its result is the time of the append, as in `RowAppender.append`. Raises JobUnavailableError if the row cannot
-        be appended in time, either immediately or when the future is awaited.
+        The result of the future is the append time, as in `RowAppender.append`. If the row cannot be appended in time,
+        either this call or awaiting the future raises JobUnavailableError.
         """
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
-        """Append a row after earlier rows of the same group, without waiting for the result.
+        """Append a row after earlier rows with the same key, without waiting for the result.
 
-        If that fails, the failure is logged and `failed` is called. If the row was to return records to the job, these
-        become available when their locks expire.
+        If the row cannot be appended, this is logged and `failed` is called. Records that the row was meant to release
+        are then released when their locks expire.
         """
 
     def now_ms(self) -> int:
-        """Return the brokers' time in ms since the epoch. It is the time of acknowledgements in request rows."""
+        """Return the current time of the brokers' clocks in ms since the epoch."""
 
     def ask(self, request: Request, durable_s: float | None = None) -> Awaitable[Response]:
         """Append a row, immediately if possible. Awaiting the result returns the job's response.
 
-        Awaiting raises JobUnavailableError if the job does not respond in time, JobLoadingError if it has started and
-        has not yet responded to any request of a group, and NotDurableError if the row is not durable after `durable_s`
-        seconds. In the last case the row may still be appended.
+        Awaiting raises
+        - JobLoadingError if the job does not respond in time because it is still loading
+        - JobUnavailableError if the job does not respond in time for another reason
+        - NotDurableError if the row is not durable after `durable_s` seconds. The row may still be appended later.
         """
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
-        """Register a callback that is called once, on the event loop, with the response to a request."""
+        """Register a callback for the response to a request. It is called once, on the event loop."""
 
     def unsubscribe(self, request_id: str) -> None:
         """Remove the callback for the response to a request."""
@@ -76,8 +77,8 @@ class JobChannel(Protocol):
     def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
         """Register a callback for broadcast rows.
 
-        It runs on the event loop, in order with the responses of the same job.
+        It is called on the event loop. Broadcasts and responses of the same job arrive in log order.
         """
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
-        """Register a callback for share-partitions for which members of other gateways wait (row `wanted`)."""
+        """Register a callback for `wanted` rows: members of other gateways wait for records of a share-partition."""

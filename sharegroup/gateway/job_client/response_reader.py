@@ -1,7 +1,7 @@
 """The thread that reads the gateway's response rows.
 
-It reads the partition to which the gateway's key is mapped. If partitions are added to the topic, the key is mapped to
-another partition, and the thread reads both.
+The thread reads the partition to which the gateway's key is mapped. If partitions are added to the topic, the key may
+be mapped to another partition. The thread then reads both partitions.
 """
 
 import logging
@@ -28,7 +28,7 @@ _EVERYBODY, _GATEWAYS = BROADCAST_KEY.encode(), GATEWAY_KEY.encode()
 
 
 class ResponseRecord(Protocol):
-    """The fields of a Kafka consumer's record that are used here."""
+    """The fields of kafka-python's consumer records that this module uses."""
 
     @property
     def offset(self) -> int: ...
@@ -52,11 +52,11 @@ Row = Response | Broadcast | GatewayAnnouncement
 
 
 class ResponseReader:
-    """Reads response rows, from the end of the log at the start and from the last position after an error.
+    """Reads response rows on a thread. It starts at the end of the log, and continues at its position after an error.
 
-    `listening` is called when the position in the log is set. All rows that are appended after that call are read.
-    `receive` is called with the records that were read. Both are called on the reader's thread. `settings` are
-    kafka-python's.
+    `listening` is called when the position in the log is set. All rows that are appended after this call are read.
+    `receive` is called with the records that were read. Both functions are called on the reader's thread. `settings`
+    are kafka-python's.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class ResponseReader:
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. It begins to read as soon as the job has created its topics."""
+        """Start the thread. If the job's topics do not exist yet, the thread waits for them."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Make the thread stop, without waiting for its end."""
+        """Tell the thread to end, without waiting until it has ended."""
         self._stopping.set()
 
     def join(self, timeout_s: float) -> None:
@@ -87,7 +87,7 @@ class ResponseReader:
         self._thread.join(timeout_s)
 
     def _read(self) -> None:
-        """Read until `stop` is called, and retry after any error, because the gateway cannot work without responses."""
+        """Read until `stop` is called. Any error is retried, because the gateway cannot work without responses."""
         consumer = None
         while not self._stopping.is_set():
             try:
@@ -111,7 +111,10 @@ class ResponseReader:
             consumer.close()
 
     def _open(self) -> KafkaConsumer:
-        """Return a consumer of our responses, at the end of the log or at our last position. Raises KafkaError."""
+        """Return a consumer of the response topic, positioned at the end of the log or at the last known position.
+
+        Raises KafkaError.
+        """
         consumer = responses_consumer(self._settings)
         try:
             if not self._partitions.start_reading(consumer):
@@ -126,13 +129,13 @@ class ResponseReader:
         return consumer
 
     def _pause(self, seconds: float) -> None:
-        """Wait for some seconds. Raises JobUnavailableError if the reader is stopped meanwhile."""
+        """Wait for `seconds`. Raises JobUnavailableError if the reader is stopped meanwhile."""
         if self._stopping.wait(seconds):
             raise JobUnavailableError("the gateway is shutting down")
 
 
 def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
-    """Return the responses for `key`, the broadcasts and the announcements, in log order.
+    """Return the responses to the gateway with this key, and all broadcasts and announcements, in log order.
 
     Rows that cannot be decoded are logged and skipped.
     """
@@ -149,7 +152,7 @@ def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
 
 
 def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
-    """Decode a record. Returns nothing for a response to another gateway. Raises ValueError for an invalid row."""
+    """Return the rows of a record; none if it is for another gateway. Raises ValueError for an invalid row."""
     if record.key == key:
         return decode_responses(record.value)
     if record.key == _GATEWAYS:

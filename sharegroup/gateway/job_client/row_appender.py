@@ -74,19 +74,21 @@ MAX_PENDING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0
 #: How long `close` waits until pending rows are sent.
 CLOSE_TIMEOUT_S = 5.0
-#: Parts of a row's timeout. One attempt may use the first part, so that time is left to try another leader. The broker
-#: may wait for its replicas for the second part, which is shorter so that its response still arrives in time.
+#: Parts of a row's timeout: the timeout of one attempt, and the time for which the broker may wait for its replicas.
+#: An attempt has only half of the timeout, so that another leader can be tried. The broker has less time than the
+#: attempt, so that its response arrives in time.
 ATTEMPT_SHARE, REPLICAS_SHARE = 0.5, 0.4
-#: The last version of Produce that identifies topics by name. Ids that the gateway computed itself must not be sent.
+#: The last version of Produce that identifies topics by name. The brokers may not know the topic ids of the gateway,
+#: because it computes an id itself if the brokers do not support ids.
 MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
 NO_RESPONSE = "the broker has not responded"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
 #: The LogAppendTime in a response if the topic has another timestamp type, or if the batch was a duplicate.
 UNKNOWN_TIME = -1
-#: Wall-clock time at which the steady clock started.
+#: The wall-clock time in ms at which the steady clock was 0.
 _STARTED_MS = int(time.time() * 1000) - steady_ms()
-#: Results that mean that the batch is in the broker's log.
+#: Responses that mean that the batch is in the broker's log.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
 #: Errors that mean that the broker's producer state differs from ours, because it has expired or the broker has lost a
 #: part of its log.
@@ -112,24 +114,28 @@ class JobLoadingError(JobUnavailableError):
 
 
 class PartitionCounts:
-    """The number of partitions of each topic that the partitions of keys are chosen by: the first number known.
+    """The number of partitions of each topic, for choosing the partition of a key.
 
-    The job may read two partitions in any order. So rows of one key stay in one partition if the topic gets more
-    partitions: an acknowledgement must not be read after the end of its session, for example.
+    The first known number is kept even if partitions are added to the topic. All rows with the same key thus stay in
+    one partition and keep their order. Otherwise, for example, the job could read the end of a share session before an
+    acknowledgement of this session, because it may read two partitions in any order.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def get(self, topic: str, count: int) -> int:
-        """Return the number for a topic that has `count` partitions now, which are fewer if it was created again."""
+        """Return the number for a topic that has `count` partitions now.
+
+        The number only decreases. `count` is lower than before if the topic was created again with fewer partitions.
+        """
         kept = min(count, self._counts.get(topic, count))
         self._counts[topic] = kept
         return kept
 
 
 class RowAppender:
-    """Appends rows, in batches for each partition. A future per row completes when the row is durable.
+    """Appends rows in batches per partition. For each row, a future completes when the row is durable.
 
     `settings` are kafka-python's. A row that is not durable after `timeout_s` seconds fails.
     """
@@ -144,7 +150,7 @@ class RowAppender:
         self._is_closed = False
 
     def now_ms(self) -> int:
-        """Return the brokers' time in ms since the epoch."""
+        """Return the current time of the brokers' clocks in ms since the epoch."""
         return self._clock.now_ms(local_ms())
 
     async def has_topics(self, topics: Iterable[str]) -> bool:
@@ -155,18 +161,18 @@ class RowAppender:
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Append a row after earlier rows of the same topic and key. The future completes when the row is durable.
 
-        Its result is the time of the append (LogAppendTime, ms since the epoch), or -1 if the broker does not return
-        it. The row is sent even if nobody awaits the future.
+        The result of the future is the append time (LogAppendTime, ms since the epoch), or -1 if the broker does not
+        return this time. The row is sent even if nobody awaits the future.
 
-        Raises JobUnavailableError immediately if the topic does not exist or too many bytes are pending. The future
-        raises it after a timeout, or if the broker rejects the row. After an error the row may be in the log, or may
-        still be appended.
+        This call raises JobUnavailableError if the topic does not exist or too many bytes are pending. Awaiting the
+        future raises JobUnavailableError after a timeout, or if the broker rejects the row. After an error, the row may
+        be in the log, or may still be appended.
         """
         partition = choose_partition(key, self._counts.get(topic, self._partitions(topic)))
         return self._append(topic, partition, key, value)
 
     def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
-        """Append a row to each partition of a topic, and return a future for each as `append` does."""
+        """Append a row to each partition of a topic. Return one future per partition, as `append` does."""
         return [self._append(topic, partition, key, value) for partition in range(self._partitions(topic))]
 
     def _partitions(self, topic: str) -> int:
@@ -211,16 +217,16 @@ class RowAppender:
 
 
 def local_ms() -> int:
-    """Return the local time in ms since the epoch: the wall clock at the start plus the steady clock since then.
+    """Return the local time in ms since the epoch, which never goes back.
 
-    Locks are measured with it. If a clock were set back, members would assume that their locks last longer than they
-    do.
+    It is the wall-clock time at the start, plus the time of the steady clock since then. It is used for locks. If the
+    clock went back, members would assume that their locks last longer than they do.
     """
     return _STARTED_MS + steady_ms()
 
 
 class _Row:
-    """A row to append. `durable` completes when the row is durable, or with an error when `timer` fires."""
+    """A row to append. `durable` completes when the row is durable, or with an error after the timeout (`timer`)."""
 
     __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
 
@@ -245,10 +251,9 @@ class _Row:
 
 @dataclass
 class _Batch:
-    """Rows that are sent together. The batch is abandoned at the deadline of its last row.
+    """Rows that are sent together. The batch is abandoned at `deadline`, which is the deadline of its last row.
 
-    `sent_ms` is the local time of the first attempt. That attempt may have appended the batch even if only a later
-    attempt received the response.
+    `sent_ms` is the local time of the first attempt, because the first attempt may already have appended the batch.
     """
 
     rows: list[_Row]
@@ -258,7 +263,7 @@ class _Batch:
 
 
 class _PartitionQueue:
-    """The rows of one topic partition that are to be sent. `task` sends them; it is None while there are none."""
+    """The rows of one topic partition that must be sent. `task` sends them; it is None while there are no rows."""
 
     def __init__(
         self,
@@ -292,7 +297,7 @@ class _PartitionQueue:
             self.task = asyncio.ensure_future(self._send())
 
     def drop(self, problem: str) -> None:
-        """Fail the rows that have not been sent, and stop all attempts. `problem` is the message of their error."""
+        """Fail the rows that have not been sent, and stop all attempts. `problem` is the error message."""
         self._is_dropped = True
         self._settle(self._rows, problem)
         self._rows.clear()
@@ -317,7 +322,7 @@ class _PartitionQueue:
             self.task = None
 
     def _next_batch(self) -> _Batch | None:
-        """Return the next batch, without rows that expired before they were sent."""
+        """Return the next batch; None if there are no rows. Rows whose timeout has expired are skipped."""
         rows: list[_Row] = []
         builder = DefaultRecordBatchBuilder(MAGIC, NO_COMPRESSION, False, -1, -1, -1, MAX_BATCH_BYTES)
         while self._rows and len(rows) < MAX_BATCH_ROWS:
@@ -362,12 +367,13 @@ class _PartitionQueue:
             self._producer = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
 
     async def _append(self, batch: _Batch) -> int:
-        """Send the batch until it is in the log. Return the time of its append in ms, or -1 if it is unknown.
+        """Send the batch repeatedly until it is in the log. Return its append time in ms, or -1 if it is unknown.
 
-        Raises JobUnavailableError if the broker rejects the batch. A broker whose producer state differs from ours
-        rejects it. If that happens at the first attempt, or after attempts that all ended this way, the batch is not in
-        the log and is sent again with a new producer id. Otherwise an earlier attempt may have appended it with the old
-        id, and a new id could append it twice, so it is abandoned.
+        Raises JobUnavailableError if the broker rejects the batch with an error that is not retriable.
+
+        A broker also rejects the batch if its producer state has been lost. If all attempts so far ended this way, the
+        batch is not in the log, and it is sent again with a new producer id. Otherwise the batch is abandoned: an
+        earlier attempt may have appended it with the old id, so a new id could append it twice.
         """
         pause_s, may_be_appended = FIRST_PAUSE_S, False
         self._problem = NO_RESPONSE
@@ -422,7 +428,7 @@ class _PartitionQueue:
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
-        """Return a new producer id and its epoch, which any broker can assign.
+        """Request and return a new producer id and its epoch. The leader of the partition is asked for it.
 
         Raises UpstreamUnavailableError if a retry may succeed, JobUnavailableError otherwise.
         """
@@ -440,7 +446,7 @@ class _PartitionQueue:
 
 
 class _Leaders:
-    """Connections to partition leaders, only for rows. On the cluster's connections, rows would wait behind fetches."""
+    """Connections to partition leaders that are used only for rows, so that rows do not wait behind fetches."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
@@ -453,7 +459,7 @@ class _Leaders:
         return self._connections.get(leader.node_id)
 
     async def while_it_leads(self, topic: str, partition: int, attempt: Coroutine[Any, Any, Response]) -> Response:
-        """Return the leader's response to `attempt`.
+        """Return the result of `attempt`, a request to the leader of a partition.
 
         Raises UpstreamUnavailableError if the leader does not respond or another broker becomes the leader meanwhile.
         """
@@ -472,5 +478,5 @@ class _Leaders:
 
 
 def is_retriable(error: type[KafkaError]) -> bool:
-    """Return whether the same request may succeed later, by the rules of Kafka's own clients."""
+    """Return whether the same request may succeed later. The rules are those of Kafka's own clients."""
     return bool(error.retriable) or error is CorruptRecordError

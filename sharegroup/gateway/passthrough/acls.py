@@ -1,7 +1,7 @@
-"""Rules for the APIs that manage the brokers' ACLs. They neither accept nor return the job's internal topics.
+"""Rules for the APIs that manage the brokers' ACLs.
 
-A pattern that matches internal topics among others, such as `*`, is accepted. It does not name an internal topic, and
-sending it requires Alter on the cluster.
+ACLs that name an internal topic of the job are rejected in requests, and removed from responses. A pattern such as `*`,
+which matches internal topics among others, is accepted. It requires Alter on the cluster.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from sharegroup.gateway.passthrough.entries import append_entries
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
-#: Resource types in a filter that match topics.
+#: The resource types that match topics in a filter of ACLs.
 ANY, TOPIC = 1, 2
 
 
@@ -50,10 +50,10 @@ def _delete(case: RequestUnderCheck) -> None:
 def _reject_all(
     case: RequestUnderCheck, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]
 ) -> None:
-    """Reject all entries of a request if one is rejected.
+    """Reject all entries of a request if one entry must be rejected.
 
-    The results in the response have no names and are matched to the entries by position. Therefore it is impossible to
-    forward only some of the entries.
+    It is not possible to forward only some of the entries. The results in the response have no names, so the client
+    matches them to its entries by position.
     """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
@@ -63,7 +63,7 @@ def _reject_all(
 
 
 def _hidden(rights: RequestRights, resource_type: int, name: str | None) -> ErrorCode | None:
-    """Return the error of a pattern that names an internal topic of the job, else None."""
+    """Return an error if an ACL pattern names an internal topic of the job, else None."""
     return rights.reject_internal_topic(name) if resource_type in (ANY, TOPIC) and name is not None else None
 
 

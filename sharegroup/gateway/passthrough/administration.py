@@ -31,7 +31,7 @@ _MOVED_DIRS = TopicFields(
 
 
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: RequestUnderCheck) -> None:
-    """Require one right for all entries. If the caller lacks it, the response has an error for each entry."""
+    """Require one right for the whole request. If the caller lacks it, return an error for each entry."""
     code = case.rights.authorize(need)
     if code is None:
         return
@@ -54,7 +54,7 @@ def _with_topics(need: Need, lists: TopicFields, case: RequestUnderCheck) -> Non
 def _elect(case: RequestUnderCheck) -> None:
     """Authorize ElectLeaders.
 
-    A request without topics concerns all topics, so internal topics of the job are removed from the response.
+    A request without topics concerns all topics. Internal topics of the job are removed from the response.
     """
     _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
     if case.is_forwarded and case.body.topic_partitions is None:
@@ -117,7 +117,7 @@ def _alter_scram(case: RequestUnderCheck) -> None:
 
 
 def _altered_quota(entry: Any) -> Any:
-    """Return a result of AlterClientQuotas that names the same entity as the entry of the request."""
+    """Return a result of AlterClientQuotas for the entity in an entry of the request."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

@@ -1,4 +1,4 @@
-"""Authorizes a request: it is forwarded as it is, forwarded without the rejected entries, or rejected."""
+"""Authorizes requests. A request is forwarded unchanged, forwarded without rejected entries, or rejected."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 
 PRODUCE = 0
-#: Size limit of a request that is decoded, because a decoded request takes about ten times its size in memory. For
-#: comparison: a commit of 100,000 offsets has 3 MB. Produce has no limit here, because its records are not decoded.
+#: Maximum size of a request that is decoded, because a decoded request takes about ten times its size in memory. For
+#: comparison: a commit of 100,000 offsets has 3 MB. Produce is not limited, because its records are not decoded.
 MAX_READ_BYTES = 8_388_608
 
 
@@ -26,8 +26,8 @@ class PassthroughDecision(NamedTuple):
     """Defines what is forwarded to the broker, and what the client receives.
 
     Attributes:
-        frame: the request for the broker; None if nothing is sent.
-        response: the complete framed response if nothing is sent, else None.
+        frame: the request for the broker; None if the request is not forwarded.
+        response: the complete framed response if the request is not forwarded, else None.
         convert_response: converts the broker's response (a frame without its length) to the framed response for the
             client. If it is None, the broker's response is forwarded unchanged.
     """
@@ -40,7 +40,7 @@ class PassthroughDecision(NamedTuple):
 def authorize_request(
     rule: Rule, header: RequestHeader, frame: memoryview, rights: RequestRights
 ) -> PassthroughDecision:
-    """Authorize a request by the rule of its API.
+    """Authorize a request with the rule of its API.
 
     Raises MalformedRequestError or UnknownVersionError if the request cannot be decoded, and RequestError if the
     request is rejected and its API has no response.

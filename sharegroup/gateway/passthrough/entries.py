@@ -1,4 +1,4 @@
-"""Rejects entries of a request one by one: topics with their partitions, and entries of other lists."""
+"""Rejects single entries of a request: topics with their partitions, and entries of other lists."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,9 +30,9 @@ def split_rejected(items: Iterable[Any], check: EntryCheck) -> tuple[list[Any], 
 
 
 def append_entries(response: Any, name: str, items: list[Any]) -> None:
-    """Append items to a list of the response.
+    """Append items to the list in the field `name` of the response.
 
-    The list is replaced, because kafka-python uses one default list for all responses.
+    The function sets a new list, because kafka-python uses the same default list for all responses.
     """
     setattr(response, name, [*(getattr(response, name) or ()), *items])
 
@@ -44,7 +44,10 @@ def reject_entries(
     response_field: str,
     make_error: Callable[[Any, ErrorCode], Any],
 ) -> None:
-    """Remove the rejected entries from a list of the request, and append their errors to a list of the response."""
+    """Remove the entries that `check` rejects from a list of the request, and append errors to a list of the response.
+
+    `make_error` returns the response entry for a rejected entry.
+    """
     allowed, rejected = split_rejected(getattr(case.body, request_field) or (), check)
     if rejected:
         errors = [make_error(item, code) for item, code in rejected]
@@ -59,9 +62,9 @@ def entry_class(container: Any, name: str) -> Any:
 
 
 def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> str | None:
-    """Return the name of a topic in a request; None if the request has its id and the id is unknown.
+    """Return the name of a topic in a request; None if the request identifies it by an unknown topic id.
 
-    `name` is the field that has the name.
+    `name` is the name of the field that contains the topic name.
     """
     by_id = type(topic)._struct.fields.get("topic_id")
     if by_id is not None and by_id.for_version_q(version) and not getattr(topic, name):
@@ -71,13 +74,13 @@ def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> st
 
 @dataclass(frozen=True)
 class TopicFields:
-    """Names of the fields that have topics with partitions in a request, and of the matching fields in its response.
+    """The names of the fields that contain topics and partitions, in a request and in its response.
 
     Attributes:
-        container: the class that has the list of topics in the response.
-        index: the field of the partition number in the request; empty if partitions are plain numbers.
-        error: the field of a partition's error in the response.
-        blank: the values of other fields of a rejected partition, as far as they differ from their defaults.
+        container: the message class whose field is the list of topics in the response.
+        index: the field with the partition number in the request; empty if the partitions are plain numbers.
+        error: the field with the error code of a partition in the response.
+        blank: {field: value} for other fields of a rejected partition whose value differs from the default.
     """
 
     container: type[DataContainer]
@@ -93,7 +96,7 @@ class TopicFields:
     blank: Mapping[str, object] = field(default_factory=dict)
 
     def topic_check(self, case: RequestUnderCheck, need: Need) -> EntryCheck:
-        """Return a check that requires a right on each topic. It rejects unknown topic ids with UNKNOWN_TOPIC_ID."""
+        """Return a check that requires the right `need` on each topic. Unknown topic ids get UNKNOWN_TOPIC_ID."""
 
         def check(topic: Any) -> ErrorCode | None:
             name = topic_name(topic, case.version, self.name, case.rights)
@@ -102,15 +105,15 @@ class TopicFields:
         return check
 
     def reject_topics(self, case: RequestUnderCheck, check: EntryCheck) -> None:
-        """Remove the rejected topics from the request. It is not forwarded if no topic is left."""
+        """Remove the topics that `check` rejects. If no topic is left, the request is not forwarded."""
         reject_entries(case, self.request_topics, check, self.response_topics, self.topic_error)
 
     def topic_errors(self, topics: Sequence[Any], code: ErrorCode) -> list[Any]:
-        """Return a topic of the response for each of `topics`, all with the same error."""
+        """Return response entries for topics of the request, all with the same error."""
         return [self.topic_error(topic, code) for topic in topics]
 
     def topic_error(self, topic: Any, code: ErrorCode) -> Any:
-        """Return a topic of the response with the error for each partition in the request."""
+        """Return the response entry for a topic of the request, with the error for each of its partitions."""
         topic_class = entry_class(self.container, self.response_topics)
         partition_class = entry_class(topic_class, self.response_partitions)
         asked = getattr(topic, self.partitions)

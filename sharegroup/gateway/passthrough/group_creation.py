@@ -1,8 +1,8 @@
-"""Rejects requests that would create another kind of group at the brokers under the id of a share group.
+"""Rejects requests that would create a group of another type at the brokers, with the id of a share group.
 
-In Kafka a group id belongs to one group. The brokers do not store the gateway's share groups, so the gateway rejects
-these requests, with the errors of Kafka 4.3. Requests of members that have joined create no group, so they are
-forwarded; the brokers reject them because they do not have the group.
+In Kafka, a group id belongs to only one group. The brokers do not know the share groups of the gateway, so the gateway
+must reject these requests. It returns the errors of Kafka 4.3. Requests of members that have already joined cannot
+create a group. They are forwarded, and the brokers reject them because the group does not exist there.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,15 +30,16 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 class _Creation:
     """How to recognise a request that can create a group, and how to reject it.
 
-    The request begins with several strings. From version `since` on, an int32 follows them after `gap` bytes.
+    The request begins with several strings. From version `since` on, an int32 (epoch or generation) follows after
+    another `gap` bytes.
 
     Attributes:
         reject: rejects the request.
-        creates: returns whether the request creates a group, given that int32.
+        creates: returns whether a request with this int32 creates a group.
         strings: the number of strings.
-        group: the position of the group id among them.
+        group: the index of the string that is the group id.
         gap: the number of bytes between the strings and the int32.
-        since: the first version with the int32. Earlier versions always create a group.
+        since: the first version with the int32. Requests of earlier versions always create a group.
     """
 
     reject: RequestCheck
@@ -50,7 +51,7 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the group that a request creates if the group does not exist; None if the request creates no group.
+    """Return the group id if the request creates a missing group; None if it never creates a group.
 
     Raises MalformedRequestError if the request cannot be decoded.
     """

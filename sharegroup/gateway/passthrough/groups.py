@@ -41,17 +41,17 @@ def _describe_groups(case: RequestUnderCheck) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace the AuthorizedOperations in the response, which are those of the gateway, by those of the caller."""
+    """Replace AuthorizedOperations in the response: the brokers return those of the gateway, not of the caller."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
 
 
 def _consumer_heartbeat(case: RequestUnderCheck) -> None:
-    """Authorize ConsumerGroupHeartbeat, and remove topics from the assignment that the member may not describe.
+    """Authorize ConsumerGroupHeartbeat. Remove topics that the member may not describe from the assignment.
 
-    The coordinator resolves a subscription by regular expression with the gateway's rights, so it may assign such
-    topics.
+    The coordinator may assign such topics, because it evaluates regular expressions in subscriptions with the gateway's
+    rights.
     """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())
@@ -77,17 +77,18 @@ def _assign_visible_topics(response: Any, rights: RequestRights) -> None:
 
 
 def _is_visible(name: str | None, rights: RequestRights) -> bool:
-    """Return whether the member may describe the topic. An unknown name (None) is visible.
+    """Return whether the member may describe the topic. True if the name is not known yet (None).
 
-    An assignment is sent only once, and the id of a new topic may not be in the gateway's metadata yet.
+    The gateway's metadata may not contain a new topic yet. Its partitions must not be removed, because the coordinator
+    sends an assignment only once.
     """
     return name is None or rights.would_allow(needs.DESCRIBE_TOPIC, name)
 
 
 def _streams_heartbeat(case: RequestUnderCheck) -> None:
-    """Authorize StreamsGroupHeartbeat. Requires Create for internal topics that do not exist.
+    """Authorize StreamsGroupHeartbeat. Missing internal topics of the application require Create.
 
-    The coordinator creates these topics with the gateway's rights.
+    The coordinator would create these topics with the gateway's rights.
     """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     if rejected is None and case.body.topology is not None:
@@ -122,7 +123,10 @@ def _topics_of_topology(topology: Any) -> list[str]:
 
 
 def _describe_members(of_group: Any, case: RequestUnderCheck) -> None:
-    """Return a group only to callers that may describe the group and all topics in its description."""
+    """Authorize a request that describes groups.
+
+    A group is described only if the caller may describe the group and all topics in its description.
+    """
     response, topics_of = of_group
     described = response.DescribedGroup
     reject_entries(

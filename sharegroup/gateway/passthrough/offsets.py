@@ -10,7 +10,7 @@ from sharegroup.gateway.passthrough.entries import TopicFields, append_entries, 
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
-#: OffsetFetch: the first version whose response has a top-level error, and the first one with several groups.
+#: Versions of OffsetFetch: the first one with a top-level error in the response, the first one with several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -53,10 +53,10 @@ def _fetch(case: RequestUnderCheck) -> None:
 
 
 def _fetch_groups(case: RequestUnderCheck) -> None:
-    """Authorize the topics of each group separately.
+    """Authorize an OffsetFetch with several groups. The topics of each group are checked separately.
 
-    A group whose topics are all rejected is not forwarded, because the broker would return all its topics if none is
-    named.
+    If all topics of a group are rejected, the group is not forwarded. Without topics, the broker would return the
+    offsets of all topics.
     """
     found = consumer.OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
@@ -100,7 +100,7 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: RequestRights) -> None:
-    """Remove topics that the caller may not describe from a response that contains all topics."""
+    """Remove topics that the caller may not describe from a response for all topics."""
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

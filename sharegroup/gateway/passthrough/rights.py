@@ -1,4 +1,4 @@
-"""The rights of a request's caller, and the rights that rules require."""
+"""The rights of the caller of a request, and the rights that the rules require."""
 
 import uuid
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from sharegroup.security.caller import Caller
 class Need(NamedTuple):
     """A required right: an operation on a type of resource.
 
-    If the caller may perform `or_on_cluster` on the cluster, that is sufficient too.
+    If `or_on_cluster` is set, it is also sufficient that the caller may perform this operation on the cluster.
     """
 
     operation: Operation
@@ -22,9 +22,10 @@ class Need(NamedTuple):
 
 
 class TopicNames(NamedTuple):
-    """Functions that return topics of the gateway's metadata.
+    """Functions that return topic names from the gateway's metadata.
 
-    `name_by_id` returns the name of a topic id, or None if it is unknown. `all_names` returns the names of all topics.
+    `name_by_id` returns the name of the topic with an id, or None if the id is unknown. `all_names` returns the names
+    of all topics.
     """
 
     name_by_id: Callable[[uuid.UUID], str | None]
@@ -32,12 +33,12 @@ class TopicNames(NamedTuple):
 
 
 class RequestRights:
-    """The rights of a request's caller. Collects denials, which `report_denials` writes to the audit log."""
+    """The rights of the caller of one request. Records denials, which `report_denials` writes to the audit log."""
 
     def __init__(self, security: Authorization, caller: Caller, names: TopicNames) -> None:
         self._security, self._caller, self._names = security, caller, names
         self._rejected: dict[tuple[Need, str], None] = {}
-        #: Whether the request has a topic id that is unknown.
+        #: Whether the request contains an unknown topic id.
         self.misses_ids = False
 
     @property
@@ -46,16 +47,16 @@ class RequestRights:
         return self._security.has_list
 
     def authorize(self, need: Need, name: str = CLUSTER_NAME) -> ErrorCode | None:
-        """Return the error if an operation that was requested is denied, else None. Records the denial."""
+        """Return the error if the right is denied, else None. A denial is recorded for the audit log."""
         if self.would_allow(need, name):
             return None
         self._rejected[need, name] = None
         return ERRORS[need.resource]
 
     def would_allow(self, need: Need, name: str = CLUSTER_NAME) -> bool:
-        """Return whether an operation is allowed, without recording a denial.
+        """Return whether the right is granted, without recording a denial.
 
-        Used for resources that the request did not name.
+        Used for resources that the request does not name.
         """
         operation, resource, on_cluster = need
         if resource is Resource.TOPIC and not self._security.is_shown(name):
@@ -69,9 +70,9 @@ class RequestRights:
         return self._security.would_allow_any(self._caller, need.operation, need.resource)
 
     def reject_internal_topic(self, topic: str) -> ErrorCode | None:
-        """Return the error for an internal topic of the job, None for other topics.
+        """Return an error if the topic is an internal topic of the job, else None.
 
-        Used for requests that require no right on their topics.
+        Used for requests that do not require rights on their topics.
         """
         if self._security.is_shown(topic):
             return None
@@ -79,7 +80,7 @@ class RequestRights:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def is_shown(self, topic: str) -> bool:
-        """Return whether a topic is not an internal topic of the job."""
+        """Return False for internal topics of the job, True for all other topics."""
         return self._security.is_shown(topic)
 
     def operations(self, resource: Resource, name: str) -> set[int]:
@@ -87,7 +88,7 @@ class RequestRights:
         return self._security.operations(self._caller, resource, name)
 
     def topic_name(self, topic_id: uuid.UUID | None) -> str | None:
-        """Return the name of a topic; None if the id is unknown or None (None stands for all zeros)."""
+        """Return the name of the topic with this id; None if the id is unknown or missing (None)."""
         if topic_id is None:
             return None
         name = self._names.name_by_id(topic_id)

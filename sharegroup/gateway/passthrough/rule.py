@@ -1,4 +1,4 @@
-"""The rule of a forwarded API: the rights that a request requires, and the response to a rejected one."""
+"""Rules of forwarded APIs. A rule defines the required rights, and the response to a rejected request."""
 
 import sys
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from sharegroup.security.acl import CLUSTER_NAME, Resource
 
 
 class RequestUnderCheck:
-    """A request while the rule of its API is applied, with the caller's rights and the result so far.
+    """A request that is being checked by the rule of its API, with the caller's rights and the result of the check.
 
     Attributes:
         body: the decoded request, from which the rule removes rejected entries.
         is_forwarded: whether the request is sent to the broker.
         is_changed: whether the request must be encoded again before it is sent.
-        changes: functions that change the broker's response, for example add errors of rejected entries. If nothing is
-            sent, they fill an empty response.
+        changes: functions that change the broker's response, for example to add the errors of rejected entries. If the
+            request is not forwarded, they fill in an empty response.
     """
 
     def __init__(self, body: Any, version: int, rights: RequestRights, is_changed: bool = False) -> None:
@@ -29,7 +29,7 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Replace a list of the request by `kept`, which contains a part of its entries."""
+        """Replace the list in a field of the request by `kept`, which contains only some of its entries."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
@@ -43,7 +43,7 @@ class RequestUnderCheck:
         self.changes = [answer]
 
     def reject_whole(self, code: ErrorCode) -> None:
-        """Reject the whole request with the top-level error of the response."""
+        """Reject the whole request. The top-level error of the response is set to `code`."""
         self.reject(lambda response: set_error(response, code))
 
 
@@ -55,11 +55,11 @@ class Rule:
     """The rule of one API.
 
     Attributes:
-        error_place: which part of the response has the error, as described in docs/security.md.
+        error_place: the part of the response that contains the error, as text for docs/security.md.
         check: authorizes a request; if it is None, every request is forwarded.
         request: the class of the request; None if the rule does not decode it.
         response: the class of the response; None if the rule never creates one.
-        names_topics: whether requests are decoded even if there are no ACLs, to hide the job's internal topics.
+        names_topics: whether requests must be decoded even without ACLs, to hide internal topics of the job.
         newest_version: the newest version that clients use; None for the newest version of the class.
     """
 
@@ -75,7 +75,7 @@ class Rule:
 
     @property
     def versions(self) -> tuple[int, int] | None:
-        """The supported versions as (oldest, newest); None for all versions of the broker."""
+        """The supported versions as (oldest, newest); None if all versions of the broker are supported."""
         message = self.request or self.response
         if message is None:
             return None
@@ -91,10 +91,10 @@ def make_rule(
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """Return the rule of an API with the check `judge`.
+    """Return the rule of an API. `judge` becomes its `check`, and `answer` its `error_place`.
 
-    `message` is the class of its request, or that of its response if the rule does not decode the request. By default,
-    `names_topics` is True if a right on a topic is required. `answer` is the rule's `error_place`.
+    `message` is the class of the request. If the rule does not decode requests, it is the class of the response. By
+    default, `names_topics` is True if `needs` contains a right on a topic.
     """
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
@@ -104,14 +104,14 @@ def make_rule(
 
 
 def _response_of(request: type[ApiMessage]) -> type[ApiMessage]:
-    """Return the class of the response, which is in the same module under Kafka's name."""
+    """Return the class of the response to a request. It has Kafka's name and is in the module of the request."""
     name = request.__name__.removesuffix("Request") + "Response"
     response: type[ApiMessage] = getattr(sys.modules[request.__module__], name)
     return response
 
 
 def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
-    """Return a rule that allows or rejects a request as a whole; see `first_error` for `wanted`."""
+    """Return a rule that allows or rejects a whole request. `wanted` are the rights, as in `first_error`."""
 
     def judge(case: RequestUnderCheck) -> None:
         code = first_error(case, wanted)
@@ -122,9 +122,9 @@ def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) 
 
 
 def first_error(case: RequestUnderCheck, wanted: dict[Need, str]) -> ErrorCode | None:
-    """Return the error of the first right in `wanted` that the caller lacks, else None.
+    """Return the error for the first right in `wanted` that the caller lacks, else None.
 
-    `wanted` is {right: field of the request that has the resource's name, or "" for the cluster}.
+    `wanted` is {right: field of the request that contains the resource name}. The field is "" for the cluster.
     """
     for need, field in wanted.items():
         code = case.rights.authorize(need, getattr(case.body, field) if field else CLUSTER_NAME)

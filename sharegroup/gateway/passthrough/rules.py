@@ -15,5 +15,5 @@ _ALL = [
     *acls.RULES,
     *administration.RULES,
 ]
-#: {api key: rule}. APIs without a rule are rejected, for example those of later Kafka releases.
+#: {API key: rule}. APIs without a rule are rejected, for example APIs of later Kafka releases.
 RULES: Final[Mapping[int, Rule]] = {rule.api_key: rule for rule in sorted(_ALL, key=lambda rule: rule.api_key)}

@@ -13,7 +13,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import encode_operations
 
-#: The first version of DeleteTopics with topic ids, and the first version of CreateTopics with configs in the response.
+#: The first version of DeleteTopics with topic ids, and the first CreateTopics version that returns configs.
 IDS_VERSION, CONFIGS_VERSION = 6, 5
 NOT_ASKED_FOR = -2147483648
 
@@ -56,7 +56,10 @@ def _delete_topics(case: RequestUnderCheck) -> None:
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.authorize(needs.DELETE_TOPIC, name)
 
     def answer(topic: Any, code: ErrorCode) -> Any:
-        """Return a topic's error. The name is included if the request has it or the caller may describe the topic."""
+        """Return the response entry of a rejected topic.
+
+        Its name is included if the request contains the name, or if the caller may describe the topic.
+        """
         name = topic.name
         if name is None:
             known = topic_name(topic, case.version, "name", case.rights)
@@ -89,8 +92,8 @@ def _create_partitions(case: RequestUnderCheck) -> None:
 def _describe_topic_partitions(case: RequestUnderCheck) -> None:
     """Authorize DescribeTopicPartitions.
 
-    A request for all topics is replaced by a request for the topics that the caller may describe. The cursor that the
-    broker returns then always refers to one of these topics.
+    A request for all topics is replaced by a request for those topics that the caller may describe. The cursor in the
+    broker's response then always refers to one of these topics.
     """
     found = admin.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
@@ -119,11 +122,11 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
 
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
-    """Remove the cursor and the topics up to it if the topic of the cursor is not sent to the broker.
+    """Apply the cursor of a request here if the cursor's topic is not among the topics that are sent to the broker.
 
-    That topic may have been deleted, or hidden from the client, after the client received the cursor. A broker rejects
-    a cursor whose topic is not among the requested names. If all topics are requested, or if the caller may not
-    describe the cursor's topic, a broker continues after the cursor, and so does this function.
+    The topic may have been deleted, or hidden from the client, after the client received the cursor. The broker would
+    reject such a cursor. If all topics are requested, or the caller may not describe the cursor's topic, this function
+    does what a broker does: it continues after the cursor. It removes the cursor and all topics up to it.
     """
     body, cursor = case.body, case.body.cursor
     if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index
@@ -136,7 +139,7 @@ def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace the AuthorizedOperations in the response, which are those of the gateway, by those of the caller."""
+    """Replace AuthorizedOperations in the response: the brokers return those of the gateway, not of the caller."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = encode_operations(rights.operations(Resource.TOPIC, topic.name))

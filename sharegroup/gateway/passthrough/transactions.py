@@ -50,7 +50,7 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 
 def _add_partitions(case: RequestUnderCheck) -> None:
-    """Authorize AddPartitionsToTxn. If one partition is rejected, all others get OPERATION_NOT_ATTEMPTED."""
+    """Authorize AddPartitionsToTxn. If a topic is rejected, all allowed ones get OPERATION_NOT_ATTEMPTED."""
     topics = case.body.v3_and_below_topics
     code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
@@ -75,9 +75,9 @@ def _commit_offsets(case: RequestUnderCheck) -> None:
 
 
 def _write_markers(case: RequestUnderCheck) -> None:
-    """Authorize WriteTxnMarkers, by which an administrator ends a hanging transaction (KIP-664).
+    """Authorize WriteTxnMarkers, with which an administrator ends a hanging transaction (KIP-664).
 
-    As in Kafka, either of two rights is sufficient.
+    As in Kafka, ClusterAction or Alter on the cluster is sufficient.
     """
     marker_class = entry_class(producer.WriteTxnMarkersResponse, "markers")
     markers = TopicFields(marker_class, partitions="partition_indexes", index="")

@@ -1,4 +1,4 @@
-"""Requests the metadata of all topics: undecoded for clients, and decoded for the gateway itself."""
+"""Requests the metadata of all topics. Clients receive it undecoded, the gateway itself uses it decoded."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class DecodedMetadata:
         self._topics: dict[str, tuple[TopicPiece, _Topic]] = {}
 
     def decode(self, metadata: MetadataBytes) -> MetadataResponse:
-        """Decode a response. Topics that have not changed are the same objects as before.
+        """Decode a response. Unchanged topics are the same objects as in the previous result.
 
         Raises MalformedRequestError if the bytes are not a Metadata response.
         """
@@ -59,12 +59,12 @@ class AllMetadata:
         self._decoded = DecodedMetadata()
 
     async def fetch_decoded(self) -> MetadataResponse:
-        """Return the metadata of all topics. Topics that have not changed are the same objects as before."""
+        """Return the decoded metadata of all topics. Unchanged topics are the same objects as in the last result."""
         metadata = await self.fetch_bytes()
         return await read_response(len(metadata.body), partial(self._decoded.decode, metadata))
 
     async def fetch_bytes(self, max_version: int | None = None) -> MetadataBytes:
-        """Return the undecoded metadata of all topics, in the newest version up to `max_version`."""
+        """Return the undecoded metadata of all topics, in the newest version that is at most `max_version`."""
         return await self._connections.query_any(partial(_ask, max_version))
 
 
@@ -76,7 +76,7 @@ async def _ask(max_version: int | None, connection: ReconnectingConnection) -> M
 
 
 async def read_response(size: int, work: Callable[[], T]) -> T:
-    """Run `work`, which reads a response of `size` bytes. A large response is read on a thread.
+    """Run `work`, which reads a response of `size` bytes, and return its result. Large responses are read on a thread.
 
     Raises UpstreamUnavailableError if the response is malformed.
     """

@@ -1,4 +1,4 @@
-"""The upstream cluster: its metadata as far as the gateway has read it, and requests to its brokers."""
+"""The upstream cluster: the newest metadata that the gateway has read, and requests to the brokers."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ __all__ = ["Leader", "Topic", "UpstreamCluster"]
 
 logger = logging.getLogger(__name__)
 
-#: Minimum pause between two requests for all metadata, however many clients cause them.
+#: Minimum pause between two requests for all metadata, regardless of the number of clients that need it.
 REFRESH_PAUSE_S = 0.2
-#: How long a topic is assumed to exist after it was checked, and the timeout of a request that checks it again.
+#: How long a topic is assumed to exist after a check, and the timeout of a request that checks topics.
 SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
 #: If a partition's leader has not responded for this long, the metadata is refreshed.
 SLOW_RESPONSE_S = 2.0
@@ -36,7 +36,8 @@ T = TypeVar("T")
 class UpstreamCluster:
     """The cluster at the bootstrap servers in kafka-python's `settings`.
 
-    Methods raise UpstreamUnavailableError if the broker, or all brokers, do not respond.
+    Methods for one broker raise UpstreamUnavailableError if this broker does not respond. All other methods raise it if
+    no broker responds.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -49,15 +50,15 @@ class UpstreamCluster:
         #: Whether the last request for all metadata succeeded.
         self.is_reachable = False
         self._refreshing = asyncio.Lock()
-        #: {topic: time of the last request for its metadata}, in seconds of the event loop's clock. Times before
-        #: `_doubted_until` do not count.
+        #: {topic: time of its last check}, in seconds of the event loop's clock. Checks before `_doubted_until` do not
+        #: count.
         self._seen: dict[str, float] = {}
         self._doubted_until = float("-inf")
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._next_check: asyncio.Task[None] | None = None
         self._next_names: set[str] = set()
         self._outage = OutageLog(logger, "failed to read the brokers' metadata", "the metadata can be read again")
-        #: Outages of requests for log end offsets, by broker.
+        #: Logs outages of requests for log end offsets, by broker.
         self.log_end_outages = OutageLogs(
             logger,
             "failed to list log end offsets of broker %(broker)d",
@@ -73,7 +74,7 @@ class UpstreamCluster:
         return self._connections.node_ids
 
     def address(self, node_id: int) -> Address:
-        """Return a broker's (host, port). This is its last known address if it is not in the newest metadata."""
+        """Return (host, port) of a broker. If the newest metadata lacks the broker, its last known address is used."""
         return self._connections.address(node_id)
 
     def topic(self, name: str) -> Topic | None:
@@ -90,14 +91,14 @@ class UpstreamCluster:
         return None if topic is None else topic.leaders.get(partition)
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the topic id of the broker. If it has none, return an id that is computed from the name."""
+        """Return the topic id from the broker, or a computed id if the broker does not support topic ids."""
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for each topic partition (topic id, partition index) whose log may have changed.
+        """Register a callback for topic partitions whose log may have changed: (topic id, partition index).
 
-        Either the partition has another leader or leader epoch, so the end of its log may have been truncated, or it
-        was deleted.
+        It is called if a partition has another leader or leader epoch, because its log may have been truncated. It is
+        also called if a partition was deleted.
         """
         self._known.on_log_change(changed)
 
@@ -115,10 +116,10 @@ class UpstreamCluster:
         return await self._connections.connection_to(node_id).ask(request, response, max_version, timeout_s)
 
     async def while_leading(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `asked`, a request to the leader of a partition, while that broker stays the leader.
+        """Return the result of `asked`, which is a request to the leader of a partition.
 
         `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError if the leader does not
-        respond or another broker has become the leader.
+        respond, or if another broker becomes the leader meanwhile.
         """
         task = quiet_task(asked)
         try:
@@ -138,7 +139,7 @@ class UpstreamCluster:
         return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
-        """Request all metadata, unless a concurrent call has already done so."""
+        """Request all metadata and store it, unless a concurrent call does so meanwhile."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -168,7 +169,7 @@ class UpstreamCluster:
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that exist. The metadata is refreshed if a topic is unknown."""
+        """Return the existing topics among `names`. If a name is unknown, the metadata is refreshed first."""
         wanted = set(names)
         if not wanted <= self._known.by_name.keys():
             await self.refresh()
@@ -176,9 +177,9 @@ class UpstreamCluster:
         return {name: known[name] for name in wanted if name in known}
 
     async def newest_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that exist now.
+        """Return the topics among `names` that exist now.
 
-        A topic that was last checked more than a second ago is checked again.
+        Topics whose last check was more than a second ago are checked again.
         """
         wanted = set(names)
         await asyncio.gather(*(self._check(name) for name in wanted if name in self._known.by_name))
@@ -187,8 +188,8 @@ class UpstreamCluster:
     async def exists(self, topic_id: uuid.UUID) -> bool:
         """Return whether the topic exists now.
 
-        If it was last checked more than a second ago, it is checked again. If no broker responds within a second, the
-        last known state is used.
+        If its last check was more than a second ago, the topic is checked again. If no broker responds within a second,
+        the last known state is used.
         """
         topic = self.topic_by_id(topic_id)
         if topic is not None:
@@ -196,14 +197,14 @@ class UpstreamCluster:
         return self.topic_by_id(topic_id) is not None
 
     def expire_seen_topics(self) -> None:
-        """Check topics again at each use during the next second, because topics are being changed."""
+        """Because topics are being changed, check topics again at each use during the next second."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 
     def mark_deleted(self, topic_id: uuid.UUID) -> None:
-        """Mark a topic as deleted, because the job has reported it. Brokers may still return it for a while.
+        """Mark a topic as deleted, because the job has reported its deletion.
 
-        A new topic of the same name has another id.
+        Brokers may still return the topic for a while. A new topic of the same name has another id.
         """
         self._known.mark_deleted(topic_id)
 
@@ -228,7 +229,7 @@ class UpstreamCluster:
         await asyncio.shield(check)
 
     async def _run_check(self) -> None:
-        """Check all topics that are waiting to be checked with one request."""
+        """Check all waiting topics with one request."""
         await asyncio.sleep(0)  # to include topics of the same loop iteration
         names, self._next_names, self._next_check = self._next_names, set(), None
         asked, this_check = asyncio.get_running_loop().time(), asyncio.current_task()

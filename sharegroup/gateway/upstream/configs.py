@@ -1,4 +1,4 @@
-"""Config requests to the upstream brokers: for resources other than groups, and group configs that brokers store."""
+"""Config requests to the upstream brokers, for resources other than groups and for groups of the brokers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -50,7 +50,7 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """Return {(type, name): DescribeConfigsResult} with the details that the client's `request` includes."""
+        """Return {(type, name): DescribeConfigsResult}. The client's `request` determines the details."""
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
@@ -77,7 +77,7 @@ class UpstreamConfigs:
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
-        """Set exactly these configs of each resource, and reset all others. Returns the same as `alter`."""
+        """Set these configs of each resource and reset all other configs. The result is the same as for `alter`."""
         message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, AlterConfigsResponse)
 
@@ -91,9 +91,9 @@ class UpstreamConfigs:
         return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
-        """Return (error code, resources) of these types, or of all types if `types` is empty.
+        """Return (error code, resources of these types). If `types` is empty, all types are included.
 
-        Old brokers return only resources of the types that they support.
+        Brokers without KIP-1142 return only client metrics resources, or nothing.
         """
         request = ListConfigResourcesRequest
         ranges = (await self._cluster.features(node_id)).ranges

@@ -9,9 +9,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.first_available_broker import Brokers
 
-#: The first version of FindCoordinator whose request may have many keys (KIP-699).
+#: The first version of FindCoordinator that allows several keys in one request (KIP-699).
 MANY_KEYS_VERSION = 4
-#: Most concurrent requests with one key each. It is limited because other requests use the same connection.
+#: Maximum number of concurrent requests with one key each. More would delay other requests on the same connection.
 ONE_KEY_REQUESTS = 64
 
 
@@ -26,10 +26,10 @@ class Coordinator(NamedTuple):
 async def find_coordinators(
     brokers: Brokers, node_id: int, keys: Collection[str], key_type: int
 ) -> dict[str, Coordinator]:
-    """Return the coordinator of each key, according to broker `node_id`.
+    """Return the coordinator of each key. Broker `node_id` is queried.
 
-    A broker that supports only one key per request receives one request per key. Raises UpstreamUnavailableError if the
-    broker does not respond.
+    If the broker supports only one key per request, it receives one request per key. Raises UpstreamUnavailableError if
+    the broker does not respond.
     """
     _, newest = (await brokers.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
     if newest >= MANY_KEYS_VERSION:

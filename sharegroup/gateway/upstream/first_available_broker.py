@@ -1,7 +1,7 @@
-"""Sends requests that any upstream broker can answer to the first broker that responds.
+"""Sends requests that any upstream broker can answer, and uses the first response.
 
-They are sent to the broker of the port that the client uses, or to another one if it does not respond. A client may
-have only the address of this port, and receives all other addresses through it.
+Such a request is first sent to the broker whose port the client uses. If this broker does not respond, the request is
+sent to the other brokers. Without this, a client that knows only this port could not get any other address.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 
 T = TypeVar("T")
 
-#: Timeout of each broker except the last. Clients wait at least 10 s for these responses.
+#: Timeout for each broker except the last one. Clients wait for at least 10 s for these responses.
 TIMEOUT_S = 3.0
 
 
@@ -40,9 +40,9 @@ class Brokers(Protocol):
 
 
 async def request_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Return the first result of `ask`, which is called with `first_asked` and then with the ids of the other brokers.
+    """Call `ask` with one broker id after the other, first with `first_asked`, and return the first result.
 
-    If all brokers fail, raises the error of the last one.
+    If all calls fail, raise the error of the last call.
     """
     *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:

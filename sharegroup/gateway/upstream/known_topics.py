@@ -10,12 +10,12 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
-#: Most ids of deleted topics that are kept, so that outdated metadata of a broker does not restore such a topic.
+#: Maximum number of stored ids of deleted topics. They prevent that outdated metadata of a broker restores a topic.
 MAX_DELETED = 10_000
 
 
 class Leader(NamedTuple):
-    """The leader of a topic partition. The node id is -1 if there is no leader now."""
+    """The leader of a topic partition. The node id is -1 if the partition has no leader."""
 
     node_id: int
     epoch: int
@@ -28,7 +28,7 @@ class Topic(NamedTuple):
         name: its name.
         topic_id: its id.
         leaders: {partition index: leader}.
-        has_made_id: whether the brokers do not support topic ids, so that the gateway computed the id from the name.
+        has_made_id: whether the gateway computed the id from the name, because the brokers do not support topic ids.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Topic(NamedTuple):
 
 
 class KnownTopics:
-    """Topics by name and by id. Calls callbacks for each topic partition whose log may have changed."""
+    """Stores topics by name and by id. Calls callbacks for topic partitions whose log may have changed."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -56,7 +56,7 @@ class KnownTopics:
         return None if name is None else self._by_name.get(name)
 
     def get_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the topic id of the broker. If it has none, return an id that is computed from the name."""
+        """Return the topic id from the broker, or a computed id if the broker does not support topic ids."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return derive_topic_id(self._cluster_id, name)
@@ -73,7 +73,7 @@ class KnownTopics:
     def apply_metadata_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
         """Store the metadata of a response that contains only the topics `names`.
 
-        A topic with an error is not changed, except that an unknown topic is removed.
+        If a topic has an error in the response, its stored data is not changed. An unknown topic is removed.
         """
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -108,7 +108,7 @@ class KnownTopics:
         return topics
 
     def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
-        """Replace the topics `before` by `after`, and call the callbacks for changed logs."""
+        """Replace the topics `before` by `after`. Call the callbacks for logs that may have changed."""
         self._by_name = {name: topic for name, topic in self._by_name.items() if name not in before} | dict(after)
         for topic in before.values():
             self._names.pop(topic.topic_id, None)

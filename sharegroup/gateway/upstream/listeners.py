@@ -1,4 +1,4 @@
-"""The addresses of upstream brokers that clients receive: one port of the gateway per broker."""
+"""The addresses that clients receive for upstream brokers. Each broker has its own port of the gateway."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -18,23 +18,23 @@ class Listeners:
         self._host, self._hostname = host, socket.gethostname()
         self._advertised = advertised or AdvertisedListeners.parse("")
         self._addresses: dict[int, Address] = {}
-        #: The address of the port for clients of failed gateways; None while the port is not open.
+        #: The address of the standby port, for clients whose own gateway has failed. None until the port is open.
         self.standby: Address | None = None
 
     @property
     def addresses(self) -> Mapping[int, Address]:
-        """{id of an upstream broker: address}, for the brokers that have a port."""
+        """{id of an upstream broker: address of its port}"""
         return self._addresses
 
     def without_port(self, node_ids: Iterable[int]) -> list[int]:
-        """Return the ids of those brokers that have no port yet, sorted."""
+        """Return the ids among `node_ids` whose brokers have no port yet, sorted."""
         return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
     def add(self, node_id: int, port: int) -> None:
         self._addresses[node_id] = self._advertised_address(node_id, port)
 
     def add_standby(self, port: int) -> None:
-        """Set the port for clients of failed gateways, which has been opened."""
+        """Set the number of the standby port after it has been opened."""
         self.standby = self._advertised_address(STANDBY, port)
 
     def get_address(self, node_id: int) -> Address:

@@ -1,4 +1,4 @@
-"""Reads log end offsets from the partition leaders (ListOffsets). The lag is computed from them."""
+"""Reads log end offsets from the partition leaders (ListOffsets), from which the lag is computed."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPart
 
 
 def group_by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-    """Return {id of the leader: partitions}, without partitions that have no leader."""
+    """Return {node id of the leader: its partitions}. Partitions without a leader are left out."""
     leaders: dict[int, list[TopicPartition]] = {}
     for partition in wanted:
         topic = cluster.topic(partition.topic)

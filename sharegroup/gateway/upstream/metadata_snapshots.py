@@ -1,8 +1,8 @@
-"""Snapshots of the metadata of all topics, undecoded: one for all clients that request the same version.
+"""Undecoded snapshots of the metadata of all topics. All clients that request the same version share a snapshot.
 
-However many clients send requests, the brokers receive at most five requests per second for each version in use
-(clients use one to three versions). If the bytes have not changed, the previous snapshot, which is already split into
-topics, is used again.
+The brokers therefore receive at most five requests per second and version, regardless of the number of clients. The
+clients of a cluster usually use one to three versions. If the bytes of a new response are the same as before, the
+previous snapshot is kept, because it has already been split into topics.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import NamedTuple
 from sharegroup.gateway.upstream.all_metadata import read_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 
-#: Maximum age of a snapshot that is sent. For comparison: a client that retries after a leader change waits 0.1 s
-#: (`retry.backoff.ms`).
+#: Maximum age of a snapshot that is sent to clients. For comparison: after a leader change, clients wait for 0.1 s
+#: before they retry (`retry.backoff.ms`).
 FRESH_S = 0.2
 
 
 class _Snapshot(NamedTuple):
-    """The metadata, and when it was requested, in seconds of the event loop's clock."""
+    """The metadata, and the time of the request in seconds of the event loop's clock."""
 
     metadata: MetadataBytes
     requested_s: float
@@ -27,7 +27,7 @@ class _Snapshot(NamedTuple):
 class MetadataSnapshots:
     """Caches one snapshot per version. Must be used on one event loop.
 
-    `ask` requests the metadata of all topics in the given version, or in the newest one that the brokers support.
+    `ask` requests the metadata of all topics in a version (None: the newest version that the brokers support).
     """
 
     def __init__(self, ask: Callable[[int | None], Awaitable[MetadataBytes]]) -> None:
@@ -37,7 +37,7 @@ class MetadataSnapshots:
         self._invalidated = float("-inf")
 
     def get_newest(self, version: int) -> MetadataBytes | None:
-        """Return the last snapshot, however old it is; None if there is none."""
+        """Return the last snapshot, regardless of its age; None if there is no snapshot of this version."""
         found = self._newest.get(version)
         return None if found is None else found.metadata
 
@@ -48,7 +48,7 @@ class MetadataSnapshots:
         return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
     def invalidate(self) -> None:
-        """Invalidate all snapshots that were requested before now, because topics are being changed."""
+        """Invalidate all snapshots that have been requested so far, because topics are being changed."""
         self._invalidated = asyncio.get_running_loop().time()
         self._fetching.clear()
 

@@ -1,4 +1,4 @@
-"""A separate set of connections to the brokers of a cluster, one per broker."""
+"""A set of connections to the brokers of a cluster, separate from the connections of `UpstreamCluster`."""
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
@@ -7,7 +7,7 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import Reconne
 
 
 class NodeConnections:
-    """Connections to the current addresses of the brokers. `settings` are kafka-python's."""
+    """Connections to the current addresses of the brokers, one per broker. `settings` are kafka-python's."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings

@@ -18,22 +18,22 @@ from sharegroup.kafka_clients.connections.headers import (
 from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
 
 PRODUCE, DELETE_TOPICS, CREATE_PARTITIONS = 0, 20, 37
-#: Requests that change topics: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
+#: APIs that change topics: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
 TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, CREATE_PARTITIONS, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
-#: No further response is read from the broker while more than this many bytes are not sent to the client yet. A
-#: response that has begun is read to its end, however long it is.
+#: If more than this number of bytes has not been sent to the client yet, no further response is read from the broker. A
+#: response that is being read is always read to its end.
 MAX_UNSENT_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Forwards the requests of one client. Connects to the broker at the first request.
+    """Forwards the requests of one client. Connects to the broker when the first request is forwarded.
 
-    `backoff` is shared by all connections to the broker. The caller must call `on_sent` for each response that it has
-    sent. `topics_changed` is called with the API key of a request in TOPIC_CHANGES when its response has arrived,
-    before the client receives the response.
+    All connections to the broker share `backoff`. The caller must call `on_sent` for each response that it has sent to
+    the client. For requests in TOPIC_CHANGES, `topics_changed` is called with the API key when the response has arrived
+    from the broker, but before the client receives it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Passthrough:
         self._is_closed = False
 
     async def forward(self, header: RequestHeader, frame: memoryview) -> asyncio.Future[memoryview] | None:
-        """Send a client's request. Return a future of the response's frame, or None if the request has no response.
+        """Forward a request. Return a future of the response frame, or None if the request has no response.
 
         Raises UpstreamUnavailableError if the broker is unavailable, and MalformedRequestError for an invalid Produce
         request.
@@ -83,7 +83,7 @@ class Passthrough:
             self._connection.on_sent(size)
 
     def close(self) -> None:
-        """Close the connection. If it is still being opened, it is closed as soon as it is open."""
+        """Close the connection. A connection that is still being opened is closed as soon as it is open."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -110,9 +110,9 @@ class Passthrough:
 
 
 class _Link(UpstreamConnection):
-    """A connection to a broker that is read no faster than the client reads its responses.
+    """A connection to a broker. Responses are read from it no faster than the client reads them.
 
-    `unsent_bytes` is the size of the responses that have arrived but have not been sent to the client.
+    `unsent_bytes` is the size of responses that have arrived from the broker and have not been sent to the client.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class _Link(UpstreamConnection):
         self.unsent_bytes = 0
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a request. Reading pauses while too many bytes of responses have not been sent to the client."""
+        """Send a request, and return a future of the response. Reading pauses while `unsent_bytes` is too high."""
         response = super().forward(frame, correlation_id)
         response.add_done_callback(self._on_response)
         return response
@@ -133,7 +133,7 @@ class _Link(UpstreamConnection):
             self.hold_frames()
 
     def on_sent(self, size: int) -> None:
-        """Record that `size` bytes were sent to the client. Reading resumes if few enough bytes are unsent."""
+        """Record that `size` bytes were sent to the client. Reading resumes if `unsent_bytes` is low enough."""
         was_held = self.unsent_bytes > MAX_UNSENT_BYTES
         self.unsent_bytes -= size
         if was_held and self.unsent_bytes <= MAX_UNSENT_BYTES:
@@ -141,7 +141,7 @@ class _Link(UpstreamConnection):
 
 
 def expects_response(header: RequestHeader, frame: memoryview) -> bool:
-    """Return False for a Produce with acks=0, else True.
+    """Return whether the broker will send a response. False only for a Produce request with acks=0.
 
     Raises MalformedRequestError if a Produce request cannot be decoded.
     """

@@ -1,1 +1,1 @@
-"""Kafka's protocol as bytes: decoding of requests, and encoding of large responses."""
+"""Decoders for requests of Kafka's protocol, and encoders for large responses."""

@@ -1,8 +1,8 @@
 """A decoded request, which is passed to handlers.
 
-Messages are instances of kafka-python's classes, whose fields are typed, or of classes of
-`sharegroup.protocol.messages`, which are created from Kafka's schemas at startup and whose fields are `Any`. ShareFetch
-and ShareAcknowledge are tuples (`share_request_decoding`).
+Most messages are instances of kafka-python's classes, whose fields have types. Others are instances of the classes in
+`sharegroup.protocol.messages`. These are created from Kafka's schemas at startup, so their fields have the type `Any`.
+ShareFetch and ShareAcknowledge are tuples (`share_request_decoding`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ def api_name(api_key: int) -> str:
     return _API_NAMES.get(api_key, str(api_key))
 
 
-#: A handler returns the response message, which is encoded in the request's version.
+#: A function that handles a request. It returns the response message, which is encoded in the request's version.
 Handler = Callable[[Request[Any]], Awaitable[AnyResponse]]
 #: The class of a request, and its handler.
 Route = tuple[type[ApiMessage], Handler]

@@ -1,21 +1,20 @@
-"""Decoder for requests of untrusted clients. Its cost is linear in time and memory, whatever the bytes are.
+"""Decoder for requests of untrusted clients. For any bytes, its time and memory are linear in the size of the request.
 
-kafka-python's message classes trust the bytes, which is adequate for responses of brokers but not for requests of
+kafka-python's message classes trust the bytes. This is adequate for responses of brokers, but not for requests of
 clients:
 
-- Each struct with tagged fields copies the rest of the frame, so 4 MB of such structs block the event loop for over ten
-  seconds. A varint of any length is read to its end, which takes quadratic time.
-- A string that is cut off by the end of the frame is accepted as a shorter one. Null is accepted for any string or
-  array.
+- For each struct with tagged fields, they copy the rest of the frame. Therefore 4 MB of such structs block the event
+  loop for over ten seconds. They read a varint of any length to its end, which takes quadratic time.
+- They accept a string that is cut off by the end of the frame, and null for any string or array.
 
-This decoder fills the same classes by the same schemas. The two most frequent requests have a separate decoder
-(`share_request_decoding`). All lengths are checked against the end of the frame. Tagged fields are skipped without
-being copied, because clients send none that the gateway uses (those of Fetch are sent only between brokers). Records
-are not copied either.
+This decoder creates instances of the same classes, from the same schemas. The two most frequent requests have a
+separate decoder (`share_request_decoding`). All lengths are checked against the end of the frame. Records are not
+copied. Tagged fields are skipped, because the gateway does not use any that clients send. The tagged fields of Fetch
+are sent only between brokers.
 
-The number of elements is limited, because a frame of 1 MiB could contain half a million elements of two bytes, which
-take a hundred times more memory as objects. Numbers in arrays are counted too, because each partition number of a
-rejected topic causes an entry in the response.
+The number of elements is limited. A frame of 1 MiB could contain half a million elements of two bytes, which would take
+a hundred times more memory as objects. Numbers in arrays count as elements too, because the response may contain an
+entry for each partition number of a rejected topic.
 """
 
 import functools
@@ -39,14 +38,14 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
-#: Most elements in the arrays of a request (structs, strings and numbers), including tagged fields. The largest
-#: sensible ShareFetch has a fifth as many acknowledgement batches.
+#: Maximum number of elements in a request: structs, strings and numbers in arrays, and tagged fields. The largest
+#: reasonable ShareFetch has 10,000 acknowledgement batches.
 MAX_ELEMENTS = 50_000
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
-#: Requests with a separate decoder, because they are the most frequent ones and have the most elements.
+#: The requests that have a separate decoder, because they are the most frequent and have the most elements.
 _OWN: dict[type[ApiMessage], Callable[[memoryview, int, int, int], object]] = {
     ShareFetchRequest: decode_share_fetch,
     ShareAcknowledgeRequest: decode_share_acknowledge,
@@ -57,7 +56,7 @@ Struct = TypeVar("Struct", bound=DataContainer)
 
 
 class _Body:
-    """The bytes of a request, the number of elements that it may still have, and whether it has tagged fields."""
+    """The bytes of a request, the number of elements it may still contain, and whether it has tagged fields."""
 
     __slots__ = ("_elements_left", "data", "has_tagged_fields")
 
@@ -66,17 +65,17 @@ class _Body:
         self._elements_left = MAX_ELEMENTS
 
     def spend(self, count: int, what: str) -> None:
-        """Subtract `count` elements of the field `what`. Raises MalformedRequestError if there are too many."""
+        """Count `count` elements of the field `what`. Raises MalformedRequestError if the limit is exceeded."""
         self._elements_left -= count
         if self._elements_left < 0:
             raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements in {what}")
 
 
-#: A function that returns the value at a position and the position after it. Raises MalformedRequestError, struct.error
-#: or UnicodeDecodeError for invalid bytes.
+#: A function that decodes the value at a position, and returns the value and the position after it. For invalid bytes,
+#: it raises MalformedRequestError, struct.error or UnicodeDecodeError.
 _Decoder = Callable[[_Body, int], tuple[object, int]]
 _StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
-#: A function that sets fields of an object from the bytes at a position, and returns the position after them.
+#: A function that decodes one or more fields at a position, sets them, and returns the position after them.
 _Step = Callable[[_Body, int, DataContainer], int]
 
 
@@ -90,7 +89,7 @@ def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memo
 
 
 def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
-    """Decode a request as `decode_request` does. Also return whether it had tagged fields."""
+    """Decode a request as `decode_request` does. Return (request, whether it had tagged fields)."""
     version = header.api_version
     low, high = message.valid_versions
     if not low <= version <= high:
@@ -164,7 +163,7 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
 
 
 def _steps(fields: list[BaseField], version: int, is_flexible: bool) -> list[_Step]:
-    """Return the decoding steps of a struct: one per field, but only one for consecutive numbers."""
+    """Return the functions that decode a struct: one per field, but only one for several consecutive numbers."""
     steps: list[_Step] = []
     numbers: list[BaseField] = []
     for field in fields:
@@ -281,7 +280,7 @@ def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
 
 
 def _nullable_struct(decode: _StructDecoder[Struct]) -> _Decoder:
-    """Return a decoder of a struct that may be null. It starts with a byte, which is negative for null (KIP-893)."""
+    """Return a decoder for a nullable struct, which starts with a byte that is negative for null (KIP-893)."""
 
     def decode_or_null(body: _Body, position: int) -> tuple[Struct | None, int]:
         (is_there,) = _INT8.unpack_from(body.data, position)
@@ -294,7 +293,7 @@ def _text(data: memoryview) -> str:
     return str(data, "utf-8")
 
 
-#: {type in the schema: conversion of its bytes}. Records are not copied, because they may be large.
+#: {type in the schema: function that converts its bytes}. Records are not copied, because they may be large.
 _CONVERSIONS: dict[str, Callable[[memoryview], object]] = {
     "string": _text,
     "bytes": bytes,

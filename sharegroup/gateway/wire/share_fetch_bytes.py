@@ -13,7 +13,7 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encode_varint
 from sharegroup.protocol.messages import ShareFetchResponse
 
-#: From this size on, a piece is sent separately. Copying a smaller piece costs less than a system call.
+#: Pieces of at least this size are sent separately. Smaller pieces are copied, which costs less than a system call.
 _LARGE_BYTES = 32_768
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">iBih")  # correlation id, no tagged fields, throttle time, error
@@ -26,7 +26,7 @@ _NO_TAGS = b"\0"
 
 @dataclass
 class ShareFetchBytes(EncodedResponse):
-    """A ShareFetch response of version 1 or 2, which have the same layout.
+    """A ShareFetch response of version 1 or 2. Both versions have the same layout.
 
     `records` maps (topic id, partition index) to record batches. `response` contains no records.
     """
@@ -56,7 +56,7 @@ class ShareFetchBytes(EncodedResponse):
 
 
 class _Pieces:
-    """Pieces to send. Short ones are joined, long ones are kept without copying them."""
+    """Collects the pieces to send. Consecutive short pieces are joined, long pieces are not copied."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
@@ -73,7 +73,7 @@ class _Pieces:
                 self._size += len(part)
 
     def framed(self) -> list[Piece]:
-        """Return all pieces, preceded by their total length."""
+        """Return all pieces. The first one begins with the total length of the rest."""
         self._end_short()
         first = self._pieces[0]
         assert isinstance(first, bytearray)

@@ -1,15 +1,17 @@
-"""ShareFetch and ShareAcknowledge (KIP-932, KIP-1206, KIP-1222), decoded into tuples with their batches in runs.
+"""Fast decoder for ShareFetch and ShareAcknowledge requests (KIP-932, KIP-1206, KIP-1222).
 
-These two requests are most of what clients send, and acknowledgement batches are most of their bytes: up to one per
-record. The generic decoder (`request_decoding`) creates an object with three attributes for each; this one creates a
-tuple. Successive batches mostly have the same form: the same number of acknowledge types and no tagged fields, hence
-the same length. Comparing the bytes at two positions of each finds such a run, which is then unpacked in one call.
-Other batches are decoded one by one.
+Most requests of clients are of these two types, and most of their bytes are acknowledgement batches, up to one batch
+per record. The generic decoder (`request_decoding`) creates an object with three attributes for each batch. This
+decoder creates a tuple.
 
-The native reader of kio is a little faster, but does not suit untrusted input (0.6.5). It allocates as many elements as
-an array announces, so 40 bytes from a client end the process. An unknown tagged field is an error, where Kafka skips it
-(KIP-482). It accepts null where that is not allowed. Each version has a class of its own, and its objects would still
-have to be converted to tuples.
+Successive batches mostly have the same form: the same number of acknowledge types, and no tagged fields. They then have
+the same length. To find such a run of batches, the decoder compares the bytes at two positions of each batch. It then
+unpacks the whole run in one call. Other batches are decoded one by one.
+
+The native reader of kio (0.6.5) is a little faster, but is not suitable for untrusted input. It allocates as many
+elements as the length of an array specifies, so a client could end the process with 40 bytes. Unknown tagged fields are
+an error, although Kafka skips them (KIP-482). Null is accepted where it is not allowed. Each version has its own class,
+and its objects would still have to be converted to tuples.
 """
 
 import struct
@@ -29,42 +31,44 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 _UUID_BYTES = 16
 _INT32 = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qq")
-#: Position of a batch's number of acknowledge types, encoded plus one: in one byte if below `_LONG_FORM`.
+#: `_FORM_AT` is the position, in a batch, of the number of acknowledge types plus one ("form"). The form takes one byte
+#: if it is below `_LONG_FORM`. `_ONE_TYPE` is the form of batches with one type.
 _FORM_AT, _ONE_TYPE, _LONG_FORM = 16, 2, 0x80
 _NO_TAGS = 0
 _RELEASE = (int(AcknowledgeType.RELEASE),)
-#: Smallest encoded batch, partition and topic, in bytes; announced elements must fit into the frame.
+#: The smallest size of an encoded batch, partition and topic in bytes. A request is rejected if its frame is too short
+#: for the elements of an array.
 _LEAST_BATCH, _LEAST_PARTITION, _LEAST_TOPIC = 18, 6, 18
-#: Most batches that are checked for one run; checking costs little even if it finds only two.
+#: Maximum number of batches in one run. It limits the cost of a search that finds only a short run.
 _LONGEST_RUN = 256
-#: By the number on the wire, including negative ones, because Python counts them from the end.
+#: Tuples with one acknowledge type, indexed by the int8 in the request. Negative indexes count from the end.
 _TYPES = (*((number,) for number in range(128)), *((number,) for number in range(-128, 0)))
 _new = tuple.__new__  # faster than the constructor of a named tuple, which is a Python function
 
 
 class RequestPartition(NamedTuple):
-    """FetchPartition or AcknowledgePartition: a partition to fetch, with its acknowledgements."""
+    """FetchPartition or AcknowledgePartition of a request: a partition with its acknowledgements."""
 
     partition_index: int
     acknowledgement_batches: list[AcknowledgementBatch]
 
 
 class RequestTopic(NamedTuple):
-    """FetchTopic or AcknowledgeTopic."""
+    """FetchTopic or AcknowledgeTopic of a request."""
 
     topic_id: UUID
     partitions: list[RequestPartition]
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions that are removed from the session."""
+    """Partitions of a topic that the request removes from the share session."""
 
     topic_id: UUID
     partitions: list[int]
 
 
 class ShareFetch(NamedTuple):
-    """A ShareFetchRequest. Times are in milliseconds. Before v2 the acquire mode is 0 and `is_renew_ack` False."""
+    """A ShareFetchRequest. Version 1 has no acquire mode (0 is set) and no `is_renew_ack` (False is set)."""
 
     group_id: str | None
     member_id: str | None
@@ -81,7 +85,7 @@ class ShareFetch(NamedTuple):
 
 
 class ShareAcknowledge(NamedTuple):
-    """A ShareAcknowledgeRequest. Before v2 `is_renew_ack` is False."""
+    """A ShareAcknowledgeRequest. Version 1 has no `is_renew_ack` (False is set)."""
 
     group_id: str | None
     member_id: str | None
@@ -90,7 +94,7 @@ class ShareAcknowledge(NamedTuple):
     topics: list[RequestTopic]
 
 
-#: {version: fields between the names and the topics}, and {version: defaults of the fields that it lacks}.
+#: {version: layout of the numbers before the topics}, and {version: defaults of the fields that the version lacks}.
 _FETCH_NUMBERS = {1: struct.Struct(">iiiiii"), 2: struct.Struct(">iiiiiib?")}
 _FETCH_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (0, False), 2: ()}
 _ACKNOWLEDGE_NUMBERS = {1: struct.Struct(">i"), 2: struct.Struct(">i?")}
@@ -98,11 +102,10 @@ _ACKNOWLEDGE_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (False,), 2: ()}
 
 
 def decode_share_fetch(frame: memoryview, position: int, version: int, most_elements: int) -> ShareFetch:
-    """Decode the body at `position`, of version 1 or 2.
+    """Decode the body of a ShareFetch request of version 1 or 2, which starts at `position` in the frame.
 
-    It may have up to `most_elements` topics, partitions, forgotten partitions, batches and tags.
-
-    Raises MalformedRequestError, struct.error or UnicodeDecodeError.
+    The request may have up to `most_elements` elements: topics, partitions, forgotten partitions, batches and tagged
+    fields. Raises MalformedRequestError, struct.error or UnicodeDecodeError for invalid bytes.
     """
     body = _Body(frame, position, most_elements)
     ids = body.text(), body.text()
@@ -113,7 +116,7 @@ def decode_share_fetch(frame: memoryview, position: int, version: int, most_elem
 
 
 def decode_share_acknowledge(frame: memoryview, position: int, version: int, most_elements: int) -> ShareAcknowledge:
-    """Decode a body as `decode_share_fetch` does."""
+    """Decode the body of a ShareAcknowledge request as `decode_share_fetch` does."""
     body = _Body(frame, position, most_elements)
     ids = body.text(), body.text()
     numbers = body.numbers(_ACKNOWLEDGE_NUMBERS[version])
@@ -123,7 +126,7 @@ def decode_share_acknowledge(frame: memoryview, position: int, version: int, mos
 
 
 class _Body:
-    """A reader of a request's bytes; it limits the number of elements."""
+    """Reads the values of a request one after the other, and limits the number of elements."""
 
     __slots__ = ("_data", "_elements_left", "_position", "_size")
 
@@ -139,13 +142,13 @@ class _Body:
         return None if size < 0 else str(self._taken(size, "a string"), "utf-8")
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Read numbers of a fixed layout."""
+        """Read numbers with a fixed layout."""
         found = layout.unpack_from(self._data, self._position)
         self._position += layout.size
         return found
 
     def topics(self) -> list[RequestTopic]:
-        """Read topics with partitions and acknowledgement batches."""
+        """Read the topics with their partitions and acknowledgement batches."""
         topics = []
         for _ in range(self._count("topics", _LEAST_TOPIC)):
             topic_id = UUID(bytes=bytes(self._taken(_UUID_BYTES, "a topic id")))
@@ -159,7 +162,7 @@ class _Body:
         return topics
 
     def forgotten(self) -> list[ForgottenTopic]:
-        """Read topics with partition numbers."""
+        """Read the forgotten topics with their partition numbers."""
         topics = []
         for _ in range(self._count("forgotten topics", _LEAST_TOPIC)):
             topic_id = UUID(bytes=bytes(self._taken(_UUID_BYTES, "a topic id")))
@@ -171,7 +174,7 @@ class _Body:
         return topics
 
     def skip_tags(self) -> None:
-        """Skip tagged fields; only batches have a known one."""
+        """Skip tagged fields. Batches do not use this method, because they have a known tagged field."""
         begin = self._position
         count = self._varint()
         if count:
@@ -188,9 +191,10 @@ class _Body:
         return batches
 
     def _run(self, most: int) -> list[AcknowledgementBatch]:
-        """Read the next batches of equal form, up to `most`; return [] if there are not at least two.
+        """Read up to `most` consecutive batches of the same form. Return [] if fewer than two have the same form.
 
-        While the form is the same, the length and the tagged fields of the next batch are at a known distance.
+        Batches of the same form have the same size. The form and the number of tagged fields of the next batch are
+        therefore at known positions.
         """
         data, begin = self._data, self._position
         if begin + _FORM_AT >= self._size:
@@ -217,7 +221,7 @@ class _Body:
         return _new(AcknowledgementBatch, (first, last, types))
 
     def _is_unused(self) -> bool:
-        """Read the tagged fields of a batch, and return whether one of them is the one of unused records."""
+        """Read the tagged fields of a batch. Return whether they mark the records of the batch as unused."""
         count, is_unused = self._varint(), False
         self._spend(count, "tagged fields")
         for _ in range(count):
@@ -262,12 +266,12 @@ class _Body:
 
 
 def _leading(data: memoryview, byte: int) -> int:
-    """Return the number of leading bytes that equal `byte`."""
+    """Return how many bytes at the beginning of `data` are equal to `byte`."""
     copied = data.tobytes()
     return len(copied) - len(copied.lstrip(bytes((byte,))))
 
 
 @cache
 def _layout(types: int) -> struct.Struct:
-    """Return the layout of a batch with `types` acknowledge types and no tagged fields."""
+    """Return the layout of a batch that has `types` acknowledge types and no tagged fields."""
     return struct.Struct(f">qqx{types}bx")

@@ -56,7 +56,7 @@ else:
 
 
 class ShareGroupHeartbeatRequest(ApiMessage, load_json=__name__):
-    """ShareGroupHeartbeat (76): a member joins (epoch 0), leaves (-1) or sends a heartbeat."""
+    """ShareGroupHeartbeat (76): a member joins (epoch 0), leaves (epoch -1) or sends a heartbeat."""
 
 
 class ShareGroupHeartbeatResponse(ApiMessage, load_json=__name__):
@@ -76,7 +76,7 @@ class ShareFetchRequest(ApiMessage, load_json=__name__):
 
 
 class ShareFetchResponse(ApiMessage, load_json=__name__):
-    """ShareFetch (78): record batches, the offsets that the member acquired, and results of acknowledgements."""
+    """ShareFetch (78): record batches, the acquired offsets, and results of acknowledgements."""
 
 
 class ShareAcknowledgeRequest(ApiMessage, load_json=__name__):
@@ -92,7 +92,7 @@ class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
 
 
 class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
-    """DescribeShareGroupOffsets (90): start offsets (-1: none) and lags (-1: not known)."""
+    """DescribeShareGroupOffsets (90): start offsets (-1 if there is none) and lags (-1 if unknown)."""
 
 
 class AlterShareGroupOffsetsRequest(ApiMessage, load_json=__name__):

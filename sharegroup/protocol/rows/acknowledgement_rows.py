@@ -1,4 +1,4 @@
-"""Split a large acknowledgement of a share-partition into several request rows, which fit into Kafka messages."""
+"""Splits a large acknowledgement of a share-partition into several request rows that fit into Kafka messages."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
-#: Maximum size in bytes of the JSON of batches and acquired ranges. It is far below the default message size limit
-#: (1 MiB).
+#: Maximum size of the batches and acquired ranges of a row, as JSON in bytes. It is far below the default message size
+#: limit (1 MiB).
 MAX_ROW_BYTES = 600_000
-#: Maximum number of acknowledge types of a batch. They fit into a row together with MAX_RANGES_PER_ROW acquired ranges.
+#: Maximum number of acknowledge types in a batch. So many types and MAX_RANGES_PER_ROW acquired ranges fit into a row.
 _MAX_TYPES = 100_000
-#: Maximum bytes of a batch or an acquired range without acknowledge types, and of one acknowledge type.
+#: Maximum size in bytes of a batch (without acknowledge types) or acquired range, and of one acknowledge type.
 _RANGE_BYTES, _TYPE_BYTES = 60, 2
 
 RowContent = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
@@ -20,10 +20,10 @@ RowContent = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
 def split_acknowledgement(
     batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]
 ) -> Iterator[RowContent]:
-    """Yield (batches, acquired ranges) for each row, in offset order.
+    """Split an acknowledgement into rows. Yield (batches, acquired ranges) for each row, in offset order.
 
-    `grants` are the acquired ranges that the batches acknowledge, ascending. The job processes each row separately, so
-    a rejected row does not affect the others.
+    `grants` are the acquired ranges that the batches acknowledge, in ascending order. The job processes each row
+    separately. If it rejects a row, the other rows are not affected.
     """
     if _size(batches, len(grants)) <= MAX_ROW_BYTES:
         yield tuple(batches), tuple(grants)
@@ -64,7 +64,7 @@ def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[A
 def _within(
     grants: Sequence[AcquiredRange], last_offsets: Sequence[int], row: Sequence[AcknowledgementBatch]
 ) -> tuple[AcquiredRange, ...]:
-    """Return the acquired ranges that the batches of a row acknowledge, clipped to the offsets of the row."""
+    """Return the acquired ranges for the batches of a row, clipped to the offsets of the row."""
     first, last = row[0].first_offset, row[-1].last_offset
     touched = grants[bisect_left(last_offsets, first) : bisect_left(last_offsets, last) + 1]
     return tuple(

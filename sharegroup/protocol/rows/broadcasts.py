@@ -16,8 +16,8 @@ BROADCAST_KEY = "*"
 class NewLeaderBroadcast:
     """A job has become the leader and serves share-partitions.
 
-    If it started without a checkpoint, it has lost the waiting fetches of the previous job. Requesters that wait for a
-    response to a fetch must therefore send the fetch again.
+    If the job started without a checkpoint, it does not have the waiting fetches of the previous job. Requesters that
+    wait for the response to a fetch must therefore send the fetch again.
     """
 
     type: ClassVar[str] = "new_leader"
@@ -25,7 +25,7 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group, or its session expired. Its acquired records are released."""
+    """A member left its group, or its session expired. The job releases the records that it had acquired."""
 
     type: ClassVar[str] = "member_left"
 

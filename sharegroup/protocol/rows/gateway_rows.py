@@ -1,7 +1,7 @@
 """Rows of the response topic with which gateways announce their addresses to each other.
 
-They are JSON objects with the key `GATEWAY_KEY`, and each is written to every partition. Readers of responses skip rows
-with this key.
+The rows are JSON objects with the key `GATEWAY_KEY`. Each row is written to every partition. Other readers of the topic
+skip these rows.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ class GatewayRow:
     """Announcement of a running gateway and its addresses.
 
     Attributes:
-        standby: The address for clients of other gateways that have failed. Each gateway has another one.
+        standby: The address of this gateway for clients whose own gateway has failed.
         brokers: The address of the gateway's port for each broker, by broker id.
-        lives_ms: The time in ms from the append of the row until it expires. 0 means that the gateway stops.
-        listener: The name of the listener. Clients only use addresses of their own listener.
+        lives_ms: The time in ms for which the row is valid after its append. 0 means that the gateway is stopping.
+        listener: The name of the gateway's listener. Gateways with another listener name ignore the row.
     """
 
     standby: GatewayAddress

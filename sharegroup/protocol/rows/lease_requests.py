@@ -1,6 +1,6 @@
 """The row of `__share_partition_requests` with which a gateway renews its lease. Data and checks only.
 
-The lease is the time until which the gateway holds the offsets that it has reserved.
+The gateway holds its reserved offsets until the end of its lease.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The probe: a row that the job appends to its own request topics to detect that it is ready. Operators ignore it.
+"""The probe: a row that the job appends to its own request topics, to detect when it is ready. Operators ignore it.
 
-Each query of the job appends a probe when it starts. When the micro-batch that has read the probe is finished, the
-Python workers are running, the tables are writable, and the query responds to requests (docs/rows.md).
+Each query of the job appends a probe when it starts. The query is ready when the micro-batch with the probe has
+finished: the Python workers are running, and the tables are writable (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"

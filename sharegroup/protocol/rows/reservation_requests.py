@@ -1,7 +1,7 @@
 """Rows of `__share_partition_requests` with which a gateway reserves offsets and assigns them to its members.
 
-A *reservation epoch* distinguishes the reservations of a gateway in a share-partition over time. The gateway increments
-it when its reservation has ended, or may have ended without a notice. Data and checks only.
+The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when the
+reservation has ended, or may have ended without a notice. Data and checks only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ UNRESERVE = "unreserve"
 
 #: The maximum number of records in one reserve request.
 MAX_RESERVED_RECORDS = 5_000
-#: The maximum duration of a gateway's lease in ms. A restarted job assumes this duration for each gateway.
+#: The maximum duration of a lease, which is the time for which a gateway holds its reserved offsets, in ms. A restarted
+#: job assumes this duration for each gateway.
 MAX_LEASE_MS = 10_000
 
 
@@ -28,9 +29,10 @@ MAX_LEASE_MS = 10_000
 class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The response is sent immediately and contains all offsets that are reserved for the gateway. There may be none, if
-    records can be acquired, or if a waiting member cannot use reservations. If there are any, the lease of the gateway
-    is extended by `lease_ms`. The row ends the gateway's reservations of earlier epochs. `member_id` is empty.
+    The response is sent immediately and contains all offsets that are reserved for the gateway. No offsets are reserved
+    if members can acquire records, or if a waiting member cannot use reservations. If offsets are reserved, the gateway
+    holds them for `lease_ms` (its lease). The row ends reservations of the gateway with earlier epochs. `member_id` is
+    empty.
     """
 
     type: ClassVar[str] = RESERVE
@@ -45,10 +47,10 @@ class ReserveRequest(PartitionRequest):
 class AssignRequest(PartitionRequest):
     """Notice that the gateway `requester` delivers reserved offsets to the member.
 
-    The gateway sends the records after the row was appended, and only if its append time is at most `valid_until_ms`.
-    Until then, the lease of the gateway and the session of the member are certainly valid. The job ignores a row that
-    was appended later, so both treat the row alike. The locks start at the append of the row and last for
-    `lock_duration_ms`, which the response to the reserve row contained.
+    Until `valid_until_ms`, the reservations of the gateway and the session of the member are certainly valid. The
+    gateway sends the records only if the row was appended by then. The job ignores a row that was appended later, so
+    both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`, which
+    is a value from the response to the reserve row.
     """
 
     type: ClassVar[str] = ASSIGN
@@ -63,9 +65,10 @@ class AssignRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class UnreserveRequest(PartitionRequest):
-    """Notice that the gateway `requester` does not use its reserved `ranges`, or any reserved offset (None).
+    """Notice that the gateway `requester` returns reserved offsets without using them.
 
-    `member_id` is empty. Offsets that are not reserved for the gateway in this epoch are skipped.
+    `ranges` are the returned offsets. None means all offsets that are reserved for the gateway. Offsets that are not
+    reserved for the gateway in this epoch are skipped. `member_id` is empty.
     """
 
     type: ClassVar[str] = UNRESERVE

@@ -1,7 +1,8 @@
 """Rows of the response topic: JSON objects with one response each. The key is the `reply_to` of the request.
 
-A record may have several rows (`response_records`). A response may be sent twice, if the job fails after sending it and
-before committing its batch. Both responses have the same `id`, and a reader ignores the second one.
+A Kafka record may contain several rows (`response_records`). If the job fails after sending a response and before
+committing its micro-batch, it sends the response again. Both responses have the same `id`, and a reader ignores the
+second one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,7 +90,7 @@ def encode_response(response: Response) -> dict[str, Any]:
 
 
 def decode_responses(value: bytes) -> list[Response]:
-    """Decode the rows of a record of the response topic. Raises ValueError if a row is not a response."""
+    """Decode the rows in a record of the response topic. Raises ValueError if a row is not a response."""
     return [_response(row) for row in decode_rows(value)]
 
 
@@ -111,7 +112,7 @@ def _response(row: Any) -> Response:
 def reject_share_partition_request(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
     """Return an error response to an invalid row of `__share_partition_requests`.
 
-    Fields of the response that the row lacks are empty.
+    Fields of the row are copied to the response. Fields that the row does not have are empty in the response.
     """
     kind = _OF_SHARE_PARTITION.get(echoed_text(row, "type"), SharePartitionRejection)
     response: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
@@ -121,7 +122,7 @@ def reject_share_partition_request(row: Mapping[str, Any], code: int, message: s
 def reject_share_group_request(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
     """Return an error response to an invalid row of `__share_group_requests`.
 
-    Fields of the response that the row lacks are empty.
+    Fields of the row are copied to the response. Fields that the row does not have are empty in the response.
     """
     kind = _OF_GROUP.get(echoed_text(row, "type"), ShareGroupRejection)
     response: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
@@ -129,7 +130,7 @@ def reject_share_group_request(row: Mapping[str, Any], code: int, message: str) 
 
 
 def to_error_row(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
-    """Return a short error response with the header of a response row that is too large to be sent."""
+    """Return a short error response that replaces a response row that is too large to be sent."""
     reject = reject_share_partition_request if "topic" in row else reject_share_group_request
     return encode_response(reject(row, code, message))
 

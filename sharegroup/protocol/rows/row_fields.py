@@ -2,8 +2,8 @@
 
 A check returns the value of a field, or raises an error that names the field.
 
-There are two errors, because a response can be sent only for a row with valid `id` and `reply_to`. `InvalidRequestRow`
-is raised for other rows, and `InvalidFieldError` for rows with these fields and an invalid other field.
+A response can be sent only if a row has a valid `id` and `reply_to`. Otherwise, `InvalidRequestRow` is raised. If these
+two fields are valid but another field is not, `InvalidFieldError` is raised.
 """
 
 import json
@@ -15,18 +15,18 @@ from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.json_text import from_json
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
-#: A member id is the text of a UUID (ShareGroupHeartbeat: at most 36 characters).
+#: Maximum length of a member id in characters. Member ids are UUIDs as text (see ShareGroupHeartbeat).
 MAX_MEMBER_ID_LENGTH = 36
-#: Maximum characters of a text that is repeated in responses or stored in tables. Kafka's names are far shorter.
+#: Maximum length of a text that is repeated in responses or stored in tables. Names in Kafka are far shorter.
 MAX_TEXT_LENGTH = 1_024
 MAX_OFFSET = 2**63 - 1
 MAX_INT32 = 2**31 - 1
-#: The delivery count is an int16 in ShareFetchResponse.
+#: The largest delivery count, which is an int16 in ShareFetchResponse.
 MAX_DELIVERY_COUNT = 2**15 - 1
 
 
 class InvalidFieldError(RequestError):
-    """A request row has an invalid field, but a response can be sent. `row` has all its fields, also invalid ones."""
+    """A request row has an invalid field, but a response can be sent. `row` contains all fields of the row."""
 
     def __init__(self, message: str, row: Mapping[str, Any]) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
@@ -34,7 +34,7 @@ class InvalidFieldError(RequestError):
 
 
 def json_object(value: str) -> dict[str, Any]:
-    """Return the JSON object of a row. Raises InvalidRequestRow if it is not JSON, not an object or not Unicode."""
+    """Parse a row. Raises InvalidRequestRow if it is not a JSON object or contains text that is not valid Unicode."""
     try:
         row = from_json(value)
     except (ValueError, RecursionError) as error:
@@ -75,8 +75,8 @@ def text(
 ) -> str:
     """Return a string field, or `default` if it is missing.
 
-    Raises InvalidFieldError if the value is not a string of at most `max_length` characters, or is empty although it
-    must not be.
+    Raises InvalidFieldError if the value is not a string, has more than `max_length` characters, or is empty although
+    `may_be_empty` is False.
     """
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
@@ -89,7 +89,7 @@ def text(
 
 
 def echoed_text(row: Mapping[str, Any], field: str) -> str:
-    """Return a field of any type as text for an error response, cut to `MAX_TEXT_LENGTH` characters."""
+    """Return a field as text for an error response. Any type is accepted. Long text is cut to `MAX_TEXT_LENGTH`."""
     return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
 
@@ -178,7 +178,7 @@ def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, 
 
 
 def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
-    """Return whether this is a list of lists of length `width`, each beginning with first offset and last offset."""
+    """Return whether `ranges` is a list of lists of length `width` that begin with a first and a last offset."""
     return (
         isinstance(ranges, list)
         and bool(ranges or may_be_empty)
@@ -196,7 +196,7 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the field names of a dataclass of rows, in order. They are cached, because they are used for every row."""
+    """Return the field names of a row dataclass in order. The result is cached, because it is used for every row."""
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind))

@@ -1,4 +1,4 @@
-"""Checks of fields that only rows of `__share_group_requests` have.
+"""Checks of fields that occur only in rows of `__share_group_requests`.
 
 Each function returns the parsed value of a field, and raises InvalidFieldError if the value has another format.
 """
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, InvalidFieldError, is_integer
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
 
-#: Maximum number of partitions of a topic. Each partition becomes a row of a table. Large clusters have topics with a
-#: few thousand partitions.
+#: Maximum number of partitions of a topic. It is limited because the job creates a table row for each partition. Topics
+#: of large clusters have a few thousand partitions.
 MAX_TOPIC_PARTITIONS = 10_000
-#: Maximum number of partitions of all topics in a request. Large clusters have 200,000 partitions in total.
+#: Maximum total number of partitions of the topics in a request. Large clusters have 200,000 partitions.
 MAX_PARTITIONS = 100_000
 #: Maximum number of members in a request.
 MAX_MEMBERS = 1_000
 
 
 class TopicMetadata(NamedTuple):
-    """Metadata of a topic that a requester sent: the topic id in Kafka's text format, and the number of partitions."""
+    """Metadata of a topic, sent by a requester: the topic id in Kafka's text format, and the number of partitions."""
 
     topic_id: str
     partitions: int
@@ -34,19 +34,19 @@ class StartOffset(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """The member id or the group instance id of a member. If both are set, they must belong to the same member."""
+    """Identifies a member by its member id, its group instance id, or both. Both must belong to the same member."""
 
     member_id: str = ""
     group_instance_id: str | None = None
 
 
-#: In a LeaveGroup request, this identity requests a rebalance, which removes static members without a running process.
-#: Kafka's clients never send it.
+#: If a LeaveGroup request contains this identity, it requests a rebalance, which removes static members without a
+#: running process. Kafka's clients never send this identity.
 ALL_AWAY = MemberIdentity()
 
 
 def members(row: Mapping[str, Any], field: str) -> tuple[MemberIdentity, ...]:
-    """Parse [[member_id, group_instance_id or null], ...]. The group checks whether it has these members."""
+    """Parse [[member_id, group_instance_id or null], ...]. This function does not check that the members exist."""
     items = row.get(field)
     if (
         not isinstance(items, list)
@@ -60,14 +60,15 @@ def members(row: Mapping[str, Any], field: str) -> tuple[MemberIdentity, ...]:
 
 
 def subscribed_topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
-    """Parse [topic, ...] or null. Topics may be unknown, and names are checked later."""
+    """Parse [topic, ...] or null. This function checks neither that the names are legal nor that the topics exist."""
     return None if row.get(field) is None else topic_names(row, field, " or null")
 
 
 def topic_metadata(row: Mapping[str, Any], field: str) -> dict[str, TopicMetadata]:
     """Parse {topic: [topic_id, partitions]}.
 
-    Topic names must be legal and the numbers of partitions limited, because the job creates table rows from them.
+    Raises an error if a topic name is illegal or a number of partitions is too large. The job creates table rows from
+    these values.
     """
     topics = row.get(field, {})
     if not isinstance(topics, dict) or not all(
@@ -102,7 +103,7 @@ def topic_ids(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]:
-    """Parse [[topic, partition, start_offset], ...]. The group checks which of them may be altered."""
+    """Parse [[topic, partition, start_offset], ...]. This function does not check that they may be altered."""
     items = row.get(field)
     if (
         not _are_triples(items)
@@ -118,7 +119,7 @@ def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]
 
 
 def configs(row: Mapping[str, Any], field: str) -> dict[str, str | None]:
-    """Parse {config name: value}. A value is a string, or null to remove the group's value."""
+    """Parse {config name: value}. A value is a string, or null if the config is to be removed."""
     values = row.get(field)
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
         raise InvalidFieldError(f"{field} must map names to strings or null", row)

@@ -1,7 +1,7 @@
 """Rows of `__share_group_requests`: JSON objects, keyed by the group id. Data and checks only.
 
-A row is a heartbeat, an administrator's request, or a notice of the share_partition query. Each type of row has a
-class, and `decode_share_group_request` returns an instance of it.
+A row is a heartbeat, a request of an administrator, or a notice from the job's share_partition query. Each type of row
+has a class. `decode_share_group_request` returns an instance of this class.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,10 +59,10 @@ class _Row:
 class HeartbeatRequest(_Row):
     """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves for a restart (only static members, KIP-848).
 
-    - `subscribed_topic_names`: None if the subscription did not change
-    - `topics`: metadata of the subscribed topics that the requester has
+    - `subscribed_topic_names`: the subscription, or None if it has not changed
+    - `topics`: the metadata of subscribed topics, as far as the requester knows them
     - `group_instance_id`: set for a static member (KIP-345), None for a dynamic member
-    - `incarnation_id`: unique to the process that acts as the member, or None
+    - `incarnation_id`: a unique id of the process that acts as the member, or None if it has no such id
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -111,7 +111,7 @@ class TopicDeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsRequest(_Row):
-    """Request to set start offsets. `topics` is the requester's metadata of the topics in `offsets`."""
+    """Request to set start offsets. `topics` is the metadata of the topics in `offsets`, from the requester."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -139,7 +139,7 @@ class DeleteGroupRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsRequest(_Row):
-    """Request to set configs of the group, or to remove those that are None.
+    """Request to set configs of the group. Configs whose value is None are removed.
 
     With `validate_only`, the configs are checked but not changed.
     """
@@ -155,7 +155,7 @@ class AlterConfigsRequest(_Row):
 class InvokeConsumerRebalanceRequest(_Row):
     """Request to rebalance a group (KIP-345).
 
-    Static members that have left for a restart, or have sent no heartbeat for `share.session.timeout.ms`, are removed.
+    It removes static members that have left for a restart, or have sent no heartbeat for `share.session.timeout.ms`.
     """
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
@@ -185,9 +185,9 @@ ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | Topic
 def decode_share_group_request(value: str) -> ShareGroupRequest:
     """Decode a row of `__share_group_requests`.
 
-    Only the format is checked here. The group coordinator checks the values, such as an empty member id, and responds
-    with the error messages of Kafka. Raises InvalidFieldError (INVALID_REQUEST) for an invalid row, or
-    InvalidRequestRow if no response to it is possible.
+    This function checks only the format. The group coordinator checks the values (for example, that the member id is
+    not empty), and responds with Kafka's error messages. Raises InvalidFieldError (INVALID_REQUEST) for an invalid row,
+    or InvalidRequestRow if no response to the row is possible.
     """
     row = check_header(json_object(value), SHARE_GROUP_REQUESTS)
     kind = _KINDS[row["type"]]
@@ -201,7 +201,7 @@ def _text_or_empty(row: Mapping[str, Any], field: str) -> str:
 
 
 def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
-    """Return a text, which may be empty, or None for null or a missing field."""
+    """Return a text field, which may be empty. Return None if the field is null or missing."""
     return None if row.get(field) is None else text(row, field, may_be_empty=True)
 
 
@@ -209,7 +209,7 @@ def _member_epoch(row: Mapping[str, Any], field: str) -> int:
     return integer(row, field, -MAX_INT32, MAX_INT32, default=-1)
 
 
-#: For each kind of row, the functions that check and return its fields.
+#: {class of a row: {field: function that checks the field and returns its value}}
 _READERS: dict[type[Any], dict[str, Callable[[Mapping[str, Any], str], Any]]] = {
     HeartbeatRequest: {
         "member_id": _text_or_empty,

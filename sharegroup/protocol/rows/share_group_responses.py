@@ -1,4 +1,4 @@
-"""Responses to requests to a group. Data only; `response_rows` encodes and decodes them."""
+"""Responses to share group requests. Data only; `response_rows` encodes and decodes the responses."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -44,7 +44,7 @@ class MemberError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """Fields of all responses: copied fields of the request, and the error of the whole request (code 0: no error)."""
+    """Fields of all responses: fields copied from the request, and the error of the whole request (0: no error)."""
 
     id: str
     reply_to: str
@@ -57,9 +57,10 @@ class _Response:
 class HeartbeatResponse(_Response):
     """Response to a heartbeat.
 
-    - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it did not change
-    - `subscribed_topic_names`: the member's subscription, sorted. A gateway to which the member moved needs it.
-    - `session_deadline_ms`: time until which the session does not expire, in milliseconds since the epoch (-1: not set)
+    - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it has not changed
+    - `subscribed_topic_names`: the member's subscription, sorted. If the member has moved to another gateway, this
+      gateway needs it.
+    - `session_deadline_ms`: the time until which the session cannot expire, in ms since the epoch (-1: not set)
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -75,7 +76,7 @@ class HeartbeatResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponse(_Response):
-    """Response to alter_offsets. `partition_errors` has all share-partitions, unless the whole request was rejected."""
+    """Response to alter_offsets. Unless the whole request failed, `partition_errors` has all share-partitions."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -85,7 +86,7 @@ class AlterOffsetsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResponse(_Response):
-    """Response to delete_offsets. `topic_errors` has all topics, unless the whole request was rejected."""
+    """Response to delete_offsets. Unless the whole request failed, `topic_errors` has all topics."""
 
     type: ClassVar[str] = DELETE_OFFSETS
 
@@ -95,21 +96,21 @@ class DeleteOffsetsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupResponse(_Response):
-    """Response to delete_group. Without an error, the group does not exist any longer."""
+    """Response to delete_group. If there is no error, the group has been deleted."""
 
     type: ClassVar[str] = DELETE_GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsResponse(_Response):
-    """Response to alter_configs. Without an error, the configs are in force, or valid if they were only checked."""
+    """Response to alter_configs. If there is no error, the configs have been set, or are valid (`validate_only`)."""
 
     type: ClassVar[str] = ALTER_CONFIGS
 
 
 @dataclass(frozen=True, slots=True)
 class InvokeConsumerRebalanceResponse(_Response):
-    """Response to invoke_consumer_rebalance. `removed` has the static members that this rebalance removed."""
+    """Response to invoke_consumer_rebalance. `removed` are the static members that the rebalance has removed."""
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
 
@@ -119,7 +120,7 @@ class InvokeConsumerRebalanceResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersResponse(_Response):
-    """Response to remove_members. `member_errors` has all members, unless the whole request was rejected."""
+    """Response to remove_members. Unless the whole request failed, `member_errors` has all members."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 
@@ -129,7 +130,7 @@ class RemoveMembersResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupRejection(_Response):
-    """Error response to a row of unknown type or to an invalid notice. `type` is the type of that row."""
+    """Error response to a row of unknown type, or to an invalid notice. `type` is the type of the invalid row."""
 
     _: KW_ONLY
     type: str

@@ -1,8 +1,8 @@
 """Rows of `__share_partition_requests`: JSON objects, each with one request for one share-partition.
 
-The key of a row is its share-partition, so all requests for a share-partition are in one Kafka partition and keep their
-order. Each type of row has a class, and `decode_share_partition_request` returns an instance of it. Data and checks
-only.
+The key of a row is its share-partition. All requests for a share-partition are therefore in one Kafka partition and
+keep their order. Each type of row has a class. `decode_share_partition_request` returns an instance of this class. Data
+and checks only.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 T = TypeVar("T")
 
-#: Maximum number of ranges or acknowledgement batches in one row, which must fit into a Kafka message.
+#: Maximum number of ranges or acknowledgement batches in one row. The row must fit into a Kafka message.
 MAX_RANGES_PER_ROW = 5_000
 
 FETCH = "fetch"
@@ -50,14 +50,14 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
-    - `is_static`: whether to use the longer locks of static members, which outlast a restart of the member (KIP-345)
-    - `opened_ms`: if not -1, this is the first fetch of a session that was opened at this time by a process without
-      records. All records of the member are released, and this fetch acquires them before other fetches. The field is
-      ignored if the member has acquired records with a later fetch.
-    - `linger_ms`: maximum time for which the job may delay reading the row, so that it reads several rows together.
-      The member does not need new records before.
+    - `is_static`: whether the locks last longer, as for static members (KIP-345), to outlast a restart of the member
+    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The
+      process of the member then has no records. All records of the member are released, and this fetch acquires them
+      before other fetches. The field is ignored if the member has acquired records with a later fetch.
+    - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
+      member does not need new records during this time.
     - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
-      not have to wait for offsets that are reserved for others.
+      not have to wait for offsets that are reserved for other gateways.
     """
 
     type: ClassVar[str] = FETCH
@@ -76,12 +76,12 @@ class AcknowledgeRequest(PartitionRequest):
     """Request to acknowledge `batches`, or to renew their locks.
 
     - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
-      these acquisitions. If empty, it applies to all records that the member has acquired.
-    - `lock_deadline_ms`: the time at which the first of these locks expires, as the requester has received it (-1: not
-      known). If the row was appended later and contains records below the start offset, it is rejected, because another
-      member may have finished them.
+      records that still have these delivery counts. If empty, it applies to all records that the member has acquired.
+    - `lock_deadline_ms`: the time at which the first lock of these records expires, as the requester has received it
+      (-1: not known). If the row was appended later and contains records below the start offset, it is rejected,
+      because another member may have finished these records.
     - `is_static`: whether renewed locks get the longer duration of static members
-    - `linger_ms`: maximum time for which the job may delay reading the row, so that it reads several rows together. The
+    - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       delay ends early if a member waits for records that this row may release.
     """
 
@@ -98,11 +98,11 @@ class AcknowledgeRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireRequest(PartitionRequest):
-    """Request to return acquired records that the member never received. Their delivery attempts do not count.
+    """Request to return acquired records that the member never received. Their delivery is not counted.
 
-    The request has either `ranges` or `acquired`. All `ranges` must be acquired by the member. `acquired` contains
-    acquired ranges with their delivery counts. A record of `acquired` that has changed since is skipped, unless only
-    its lock has expired.
+    The request has either `ranges` or `acquired`. The member must have acquired all records of `ranges`. `acquired`
+    contains acquired ranges with their delivery counts. Records of `acquired` whose state has changed are skipped,
+    except if only their locks have expired.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -121,12 +121,12 @@ class ReleaseMemberRequest(PartitionRequest):
 
     The row is ignored if the member has acquired records with a later epoch.
 
-    - `delivered`: ranges that were sent to the member, or None if not known. Acquired records outside of them never
-      left the gateway, so their delivery attempts do not count.
-    - `requester`: if not empty, the `reply_to` of the session that ended. The row is ignored if the member has acquired
-      records for another `reply_to`.
-    - `opened_ms`: if not -1, the time when a new session was opened. The row is ignored if the member has acquired
-      records with a later fetch.
+    - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
+      records is not counted, because they never left the gateway.
+    - `requester`: the `reply_to` of the session that ended, or empty. If it is set and the member has acquired records
+      for another `reply_to`, the row is ignored.
+    - `opened_ms`: the time at which a new session was opened, or -1. If it is set and the member has acquired records
+      with a later fetch, the row is ignored.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER
@@ -146,9 +146,9 @@ class ReleaseMemberRequest(PartitionRequest):
 class FenceMemberRequest(PartitionRequest):
     """Notice that the process `incarnation_id` now acts as the member. Requests of its other processes are rejected.
 
-    `joined_ms` is the append time of its join. The row is ignored if a row with a later time was already processed. The
-    group coordinator sends the row to every partition of the request topic before the response to the join. A single
-    partition would not suffice, because processes may use different partitioners or numbers of partitions.
+    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this one
+    is ignored. The group coordinator sends the row to every partition of the request topic, before the response to the
+    join. One partition is not sufficient, because processes may use different partitioners or numbers of partitions.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -158,7 +158,7 @@ class FenceMemberRequest(PartitionRequest):
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key, which marks a row that is written to every partition."""
+        """The record key. It marks a row that is written to every partition."""
         return BROADCAST_KEY.encode()
 
 
@@ -166,8 +166,8 @@ class FenceMemberRequest(PartitionRequest):
 class ConfigureRequest(PartitionRequest):
     """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
-    The group coordinator sends it before the response to alter_configs. `altered_ms` is the append time of that
-    request. The row is ignored if a row with a later time was already processed.
+    The group coordinator sends the row before the response to alter_configs. `altered_ms` is the append time of the
+    alter_configs request. If a notice with a later time was processed before, this one is ignored.
     """
 
     type: ClassVar[str] = CONFIGURE

@@ -1,6 +1,6 @@
 """Responses to requests for a share-partition, and the notice that other members wait for its records.
 
-Data only; `response_rows` encodes and decodes them.
+Data only; `response_rows` encodes and decodes the rows.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -11,13 +11,13 @@ from sharegroup.protocol.rows.reservation_requests import RESERVE
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
-#: Type of the notice to a requester whose members hold records while members of other requesters wait.
+#: Type of the notice to a requester that holds records, or reserved offsets, while members of other requesters wait.
 WANTED = "wanted"
 
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """Fields of all responses: copied fields of the request, and its error (code 0: no error)."""
+    """Fields of all responses: fields copied from the request, and the error (code 0: no error)."""
 
     id: str
     reply_to: str
@@ -35,9 +35,10 @@ class FetchResponse(_Response):
     """Response to a fetch.
 
     - `acquired`: the acquired ranges, ascending and disjoint
-    - `lock_deadline_ms`: the time at which their locks expire, in milliseconds since the epoch (-1: no ranges)
-    - `read_committed`: whether `acquired` must be read with isolation level read_committed
-    - `delivery_count_limit`: the group's `share.delivery.count.limit`, or 0 if none of the records was delivered before
+    - `lock_deadline_ms`: the time at which the locks of these ranges expire, in ms since the epoch (-1: no ranges)
+    - `read_committed`: whether the records must be read with isolation level read_committed
+    - `delivery_count_limit`: the group's `share.delivery.count.limit`, or 0 if all records are delivered for the first
+      time
     """
 
     type: ClassVar[str] = FETCH
@@ -68,14 +69,14 @@ class AcknowledgeResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireResponse(_Response):
-    """Response to an unacquire. Without an error, the member no longer holds the records."""
+    """Response to an unacquire. If there is no error, the member no longer holds the records."""
 
     type: ClassVar[str] = UNACQUIRE
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMemberResponse(_Response):
-    """Response to a release_member. Without an error, the records of the member are released."""
+    """Response to a release_member. If there is no error, the records of the member have been released."""
 
     type: ClassVar[str] = RELEASE_MEMBER
 
@@ -84,13 +85,13 @@ class ReleaseMemberResponse(_Response):
 class ReserveResponse(_Response):
     """Response to a reserve.
 
-    - `acquired`: all ranges that are reserved for the gateway in this epoch, ascending, with delivery count 0. They
-      include ranges that the gateway has assigned in rows that the job has not read yet.
-    - `log_end_offset`: the end of the log that the job read last, or -1 if it has not read one
+    - `acquired`: all ranges that are reserved for the gateway in this reservation epoch, ascending, with delivery
+      count 0. Ranges are included even if the gateway has assigned them in rows that the job has not read yet.
+    - `log_end_offset`: the last log end offset that the job has read, or -1 if it has not read one
     - `read_committed`: whether records must be read with isolation level read_committed
-    - `retry_ms`: the time in ms after which the gateway may request again, if `acquired` is empty
-    - `record_lock_duration_ms`: the duration of the locks of records that are assigned to dynamic members
-    - `static_record_lock_duration_ms`: the same for static members
+    - `retry_ms`: if `acquired` is empty, the time in ms after which the gateway may send the request again
+    - `record_lock_duration_ms`: the lock duration for records that are assigned to dynamic members
+    - `static_record_lock_duration_ms`: the lock duration for records that are assigned to static members
     """
 
     type: ClassVar[str] = RESERVE
@@ -117,7 +118,7 @@ class WantedNotice(_Response):
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionRejection(_Response):
-    """Error response to a row of unknown type. `type` is the type of that row."""
+    """Error response to a row of unknown type. `type` is the type of the invalid row."""
 
     _: KW_ONLY
     type: str

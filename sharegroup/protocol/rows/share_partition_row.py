@@ -8,7 +8,7 @@ from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows.row_fields import MAX_INT32, integer, member_id_of, row_values, text
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH
 
-#: Fields that are left out of a row if they have these values.
+#: {field: default}. A field is left out of a row if it has the default value.
 _OMITTED_DEFAULTS = {
     "is_static": False,
     "opened_ms": -1,
@@ -23,12 +23,12 @@ _OMITTED_DEFAULTS = {
 class PartitionRequest:
     """Fields of all requests for a share-partition.
 
-    - `topic_id`: identifies the topic, even if it was deleted and another topic was created under its name
-    - `member_epoch`: the epoch of the member in the group (-1: not known and not checked). A request is rejected if a
-      release_member with this or a later epoch was processed before.
+    - `topic_id`: identifies the topic, even if it was deleted and a new topic was created under its name
+    - `member_epoch`: the epoch of the member in the group (-1: not known and not checked). The request is rejected if a
+      release_member row with this or a later epoch was processed before.
     - `reply_to`: the key of the response. If it is empty, no response is sent.
-    - `incarnation_id`: the process that acts as the member, or None. A request is rejected if another process has
-      replaced this one.
+    - `incarnation_id`: a unique id of the process that acts as the member, or None if it has no such id. The request is
+      rejected if another process has replaced this process.
     """
 
     type: ClassVar[str]
@@ -63,7 +63,7 @@ class PartitionRequest:
 def row_header(
     row: Mapping[str, Any], has_member: bool = True
 ) -> tuple[str, str, str, str, int, str, int, str, str | None]:
-    """Return the fields of `PartitionRequest` in order. Without `has_member`, the member id is empty.
+    """Return the fields of `PartitionRequest` in order. If `has_member` is False, the member id is empty.
 
     Raises InvalidFieldError if one of these fields is invalid.
     """

@@ -1,1 +1,1 @@
-"""Accepting connections, within limits per address and the limits of the process."""
+"""Accepts client connections, and enforces the limits per client address and the limits of the process."""

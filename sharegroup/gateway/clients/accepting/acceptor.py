@@ -1,8 +1,8 @@
-"""Listening port that accepts a few clients at a time, and closes new clients if file descriptors are exhausted.
+"""A listening port that accepts a few clients at a time. If no file descriptor is left, it closes new clients.
 
-asyncio's own server accepts up to a thousand clients in a row and serves no client meanwhile. Without free descriptors
-it leaves new clients in the queue until they time out. This acceptor keeps one spare descriptor. It uses that one to
-accept and close such clients, so that they can immediately try another gateway.
+asyncio's own server accepts up to a thousand clients in a row, and serves no client meanwhile. If no descriptor is
+left, asyncio leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor, with which it
+accepts and closes such clients. They can then try another gateway immediately.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Clients that are accepted or rejected before existing connections are served again.
+#: Maximum number of clients that are accepted or rejected before existing connections are served again.
 MAX_ACCEPTS = 16
 #: Pause after clients were rejected because descriptors are exhausted, in seconds.
 EXHAUSTED_PAUSE_S = 0.1
-#: Errors for which the spare descriptor helps: the process or the machine has no descriptors left.
+#: Errors that mean that the process or the machine has no descriptors left. Only then, the spare descriptor is used.
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 #: Errors after which the acceptor pauses: those of `_NO_DESCRIPTOR`, and a lack of buffers or memory.
 _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts clients on one event loop, from its creation until `close`.
+    """Accepts clients on one event loop until `close` is called.
 
-    `connect` creates the asyncio protocol of each client.
+    `connect` returns a new asyncio protocol for each client.
     """
 
     def __init__(self, connect: Callable[[], asyncio.BaseProtocol], sockets: list[socket.socket]) -> None:
@@ -128,7 +128,7 @@ class Acceptor:
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
     def _reject(self, listening: socket.socket) -> bool:
-        """Accept and close a waiting client with the spare descriptor. Return False if that is not possible."""
+        """Accept and close one waiting client with the spare descriptor. Return False if this is not possible."""
         self._open_spare()
         if self._spare is None:
             return False
@@ -155,8 +155,8 @@ class Acceptor:
 def _disable_nagle(connection: socket.socket) -> None:
     """Disable Nagle's algorithm, which would delay the last bytes of a response by up to 40 ms.
 
-    asyncio does this only for sockets that were created with TCP's protocol number. Sockets of `create_server` were
-    not.
+    asyncio disables it only for sockets that were created with the protocol number of TCP. The listening sockets of
+    `create_server` are created without this number.
     """
     with contextlib.suppress(OSError):  # the connection may have ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

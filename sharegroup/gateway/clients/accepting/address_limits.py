@@ -1,13 +1,13 @@
 """Limits on the number of connections, in total and per address (Kafka: ConnectionQuotas). No I/O.
 
-    key                                              Kafka's
+    config of the gateway                            config of Kafka
     gateway.max.connections                          max.connections
     gateway.max.connections.per.ip                   max.connections.per.ip
     gateway.max.connections.per.ip.overrides         max.connections.per.ip.overrides
     gateway.max.connection.creation.rate.per.ip      connection_creation_rate, of the default ip entity
 
-An override replaces both limits per address, for example for another gateway or a load balancer. Some of the total is
-reserved for addresses with few connections, so that many connections from some addresses do not block others.
+An override replaces both limits of one address, for example the address of a load balancer. A part of the total limit
+is reserved for addresses with few connections, so that an address with many connections cannot block all others.
 """
 
 from collections import Counter
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 
-#: 1 of `KEPT_PART` connections is reserved for addresses with fewer than `FEW_CONNECTIONS` connections.
+#: 1/`KEPT_PART` of the total limit is reserved for addresses with fewer than `FEW_CONNECTIONS` connections.
 KEPT_PART, FEW_CONNECTIONS = 50, 4
-#: Number of addresses with a stored connection rate above which inactive addresses are discarded.
+#: Connection rates are stored by address. If there are more than this number, those of inactive addresses are deleted.
 MAX_REMEMBERED = 10_000
 
 
@@ -40,7 +40,7 @@ class AddressLimits:
         self._rates: dict[str, TokenBucket] = {}
 
     def add_or_reject(self, address: str, now_ms: float) -> str | None:
-        """Count a new connection and return None, or return the reason if a limit rejects it."""
+        """Count a new connection and return None. If a limit rejects the connection, return the reason instead."""
         problem = self._problem(address, now_ms)
         if problem is None:
             self._connections[address] += 1
@@ -48,7 +48,7 @@ class AddressLimits:
         return problem
 
     def remove(self, address: str) -> None:
-        """Subtract a connection that has ended."""
+        """Subtract a connection of this address, because it has ended."""
         self._total -= 1
         self._connections[address] -= 1
         if not self._connections[address]:

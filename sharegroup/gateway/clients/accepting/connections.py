@@ -1,4 +1,4 @@
-"""The connected clients. Closes those that are idle."""
+"""The client connections of the gateway. Closes idle connections."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """A client connection, with the members that this module uses."""
+    """The interface of a client connection that this module uses."""
 
     connection_id: int
 
@@ -82,7 +82,10 @@ class Connections:
         self._on_end(connection.connection_id)
 
     def log_interrupted(self, client: str, error: UpstreamUnavailableError) -> None:
-        """Log that a client is disconnected because of the brokers; throttled, as it may affect all clients at once."""
+        """Log that a client is disconnected because of an error of the brokers.
+
+        The log is throttled, because such an error may affect all clients at once.
+        """
         if (suffix := self._interrupted.next_suffix(asyncio.get_running_loop().time())) is not None:
             logger.warning(
                 "client %(client)s disconnected: %(error)s%(detail)s",

@@ -1,7 +1,7 @@
-"""The limit of open files, which also limits how many connections the process can have.
+"""The limit of open files of the process, which also limits the number of its connections.
 
-A client needs up to two file descriptors: one for its connection and one for its link to the broker. The gateway needs
-some descriptors for itself.
+Each client needs up to two file descriptors: one for its connection, and one for its own connection to a broker. The
+gateway itself needs some descriptors too.
 """
 
 import logging
@@ -37,9 +37,9 @@ def raise_limit() -> int | None:
 
 
 def limit_connections(limit: int | None, wanted: int) -> int:
-    """Return how many of the `wanted` connections are possible with `limit` open files, at least one.
+    """Return how many client connections are possible with `limit` open files: at most `wanted`, at least one.
 
-    A `limit` of None means unlimited. Logs a warning if not all wanted connections are possible.
+    A `limit` of None means unlimited. Logs a warning if the result is below `wanted`.
     """
     if limit is None or limit >= wanted * _OF_CLIENT + OWN_DESCRIPTORS:
         return wanted

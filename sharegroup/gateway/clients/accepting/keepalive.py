@@ -1,22 +1,23 @@
 """TCP keepalive, which detects clients whose machine or network has failed.
 
-Nothing arrives from such a client, not even the end of its connection. Without keepalive, TCP would keep the connection
-and its share session for hours if the gateway sends nothing, and for about 15 minutes if it sends.
+Such a client does not close its connection. Without keepalive, the connection and its share session would continue to
+exist: for hours if the gateway sends nothing, or for about 15 minutes if the gateway sends something.
 """
 
 import contextlib
 import socket
 
-#: Number of unanswered probes after which TCP ends the connection. They are sent in the last two thirds of the time.
+#: Number of unanswered probes after which TCP ends the connection. The probes are sent in the last two thirds of
+#: `after_ms`.
 PROBES = 3
-#: The name of the option for the time before the first probe, on Linux and on macOS.
+#: The socket option for the time before the first probe: its name on Linux, and its name on macOS.
 _IDLE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 
 
 def set_keepalive(connection: socket.socket, after_ms: int) -> None:
-    """Configure TCP to end the connection if its peer has sent nothing for `after_ms`; 0 disables keepalive.
+    """Configure TCP to end the connection if the peer does not respond for `after_ms`. 0 disables keepalive.
 
-    Options that the platform does not have are skipped. TCP rounds the time to seconds.
+    Options that the platform does not support are skipped. The time is rounded to seconds.
     """
     if after_ms == 0:
         return

@@ -1,19 +1,20 @@
-"""Log throttle for lines that may be frequent under attack: one per minute, with the number of suppressed ones."""
+"""Throttle for log lines that may be very frequent, for example during an attack. One line per minute is logged."""
 
 INTERVAL_S = 60.0
 
 
 class LogThrottle:
-    """Limits one kind of log line to one per `INTERVAL_S`. Times are in seconds, of any clock."""
+    """Limits one kind of log line to one per `INTERVAL_S`. Times are in seconds of any clock that never goes back."""
 
     def __init__(self) -> None:
         self._logged_at = float("-inf")
         self._suppressed = 0
 
     def next_suffix(self, now: float) -> str | None:
-        """Return a suffix for the line if it may be logged now, or None if it must not be logged.
+        """Return a suffix for the log line, or None if the line must not be logged now.
 
-        The suffix contains the number of lines that were suppressed before; it is empty if there were none.
+        The suffix contains the number of lines that were suppressed since the last logged line. It is empty if no line
+        was suppressed.
         """
         if now - self._logged_at < INTERVAL_S:
             self._suppressed += 1

@@ -1,7 +1,8 @@
 """The ports on which the gateway listens.
 
-There is one port per upstream broker. Clients of such a port are served as if they were connected to that broker. The
-base port is a bootstrap address. The standby port is for clients of other gateways that have failed.
+There is one port per upstream broker. A client that connects to this port is served as if it had connected to that
+broker. The base port can always be used as a bootstrap address. The standby port is used by clients whose own gateway
+has failed.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Most connections that may wait to be accepted, per port.
+#: Maximum number of connections per port that wait to be accepted.
 BACKLOG = 1_024
 #: Offset of the standby port from the base port.
 STANDBY_OFFSET = -1
-#: Offset of the bootstrap port, that is, the base port itself. If there is a broker 0, it is also that broker's port.
+#: Offset of the bootstrap port, which is the base port itself. If there is a broker 0, it has the same port.
 BOOTSTRAP_OFFSET = 0
 _LAST_PORT = 65_535
 
 
 class Ports:
-    """Opens the ports, and adds each to `listeners`."""
+    """Opens the ports. Adds the ports of brokers and the standby port to `listeners`."""
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
@@ -71,9 +72,9 @@ class Ports:
                 self._listeners.add_standby(await self._open(STANDBY_OFFSET, self._connect_standby))
 
     async def open_new(self) -> None:
-        """Open ports for brokers that have joined later.
+        """Open ports for brokers that have joined the cluster since the start.
 
-        A broker whose port cannot be opened is left out of Metadata responses.
+        If a port cannot be opened, an error is logged, and the broker is left out of Metadata responses.
         """
         try:
             await self.open()
@@ -119,7 +120,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """Return a description of the port at an offset, for an error message: its number, option and purpose."""
+    """Describe the port at an offset from the base port for an error message: its number, option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"

@@ -1,19 +1,19 @@
-"""Token bucket that limits a rate, with bursts of up to one second's worth (Kafka: `TokenBucket`, without samples).
+"""Token bucket that limits a rate. By default, bursts of up to the tokens of one second are allowed. No I/O.
 
-A caller may spend more tokens than the bucket has, because the amount may not be known in advance, for example the size
-of a response. The bucket then has a debt, and returns how long the caller must wait until the debt is paid. No I/O.
+A caller may spend more tokens than the bucket has, because the amount is not always known in advance, for example the
+size of a response. The bucket then has a debt. `spend` returns how long the caller must wait until the debt is paid.
 """
 
 
 class TokenBucket:
-    """A bucket that gains `rate` tokens per second, and holds up to `burst` tokens (default: those of one second)."""
+    """A bucket that gains `rate` tokens per second, and holds up to `burst` tokens. `burst` defaults to `rate`."""
 
     def __init__(self, rate: float, now_ms: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, max(rate if burst is None else burst, 1.0)
         self._tokens, self._seen_ms = self._burst, now_ms
 
     def spend(self, tokens: float, now_ms: float) -> int:
-        """Spend tokens. Return for how long a debt remains, in ms rounded up; 0 if there is no debt."""
+        """Spend tokens. Return the time in ms (rounded up) until the debt is paid; 0 if there is no debt."""
         self._refill(now_ms)
         self._tokens -= tokens
         return 0 if self._tokens >= 0 else -int(self._tokens * 1000 // self._rate)
@@ -27,7 +27,7 @@ class TokenBucket:
         return True
 
     def is_full(self, now_ms: float) -> bool:
-        """Return whether the bucket is full, so that it can be replaced by a new one."""
+        """Return whether the bucket is full. A full bucket does not differ from a new bucket."""
         self._refill(now_ms)
         return self._tokens >= self._burst
 

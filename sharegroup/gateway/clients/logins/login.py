@@ -1,4 +1,4 @@
-"""The login of one connection. Its SASL steps run on threads, outside the event loop."""
+"""The login of one client connection. The SASL steps run on threads, outside the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sharegroup.security import Security, audit
 from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER
 from sharegroup.security.caller import Caller
 
-#: Most forwarded logins that wait for the brokers at the same time. They use hardly any CPU of the gateway.
+#: Maximum number of concurrent logins that the brokers verify. The gateway needs hardly any CPU for such a login.
 FORWARDED_LOGIN_THREADS = 16
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class Logins:
     """State that the logins of all connections share: users, keys, and the threads that check credentials.
 
     `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`, in seconds. It slows down password
-    guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. With `forwarded_logins`, the brokers check the
-    credentials, and requests are sent to the brokers with the client's own identity.
+    guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. If `forwarded_logins` is set, the brokers check
+    the credentials, and requests are sent to the brokers with the client's own identity.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Logins:
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
     async def refresh_keys(self) -> None:
-        """Read the keys for tokens again. Concurrent calls share one read."""
+        """Read the keys that verify tokens again. Concurrent calls share one read."""
         if self._reading_keys is None or self._reading_keys.done():
             self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.reload_keys))
         await asyncio.shield(self._reading_keys)
@@ -91,9 +91,9 @@ class Login:
         return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
-        """Return the request with the rights that its caller has at the brokers.
+        """Return the request with the rights that the client has at the brokers.
 
-        The request is returned unchanged if the gateway uses its own identity at the brokers. Raises
+        If the gateway uses its own identity at the brokers, the request is returned unchanged. Raises
         UpstreamUnavailableError if the brokers do not return the rights.
         """
         if self._identity is None:
@@ -113,7 +113,7 @@ class Login:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in or does not have to."""
+        """Whether the client has logged in, or no login is required."""
         return self._sasl is None or self._sasl.is_authenticated
 
     @property
@@ -128,11 +128,11 @@ class Login:
 
     @property
     def expects_bare_message(self) -> bool:
-        """Whether the next frame is a SASL message without a request around it."""
+        """Whether the next frame is a SASL message that is not wrapped in a request."""
         return self._sasl is not None and self._sasl.expects_bare_message
 
     def check_allowed(self, api_key: int) -> None:
-        """Raise MalformedRequestError if the request is not allowed before the login or reauthentication."""
+        """Raise MalformedRequestError if the client must log in or reauthenticate before it sends this request."""
         if self._sasl is None or self._sasl.allows(api_key, self._shared.now_ms()):
             return
         when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session ended"
@@ -151,16 +151,16 @@ class Login:
         return await self._step(self._sasl.handle_request, request, request.caller)
 
     async def handle_bare_message(self, message: bytes, caller: Caller) -> bytes:
-        """Return the response to a SASL message without a request around it (after SaslHandshake v0).
+        """Return the response to a SASL message that is not wrapped in a request (after SaslHandshake v0).
 
-        The response must not be sent if `has_failed` is True afterwards.
+        If `has_failed` is True after the call, the response must not be sent.
         """
         assert self._sasl is not None
         await self._refresh_keys_for(message)
         return await self._step(self._sasl.handle_bare_message, message, caller)
 
     async def _refresh_keys_for(self, message: bytes) -> None:
-        """Read the keys again if a token is signed with an unknown key, which the issuer may have created recently."""
+        """Read the keys again if the message is a token that is signed with an unknown, possibly new key."""
         assert self._sasl is not None
         if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.has_unknown_key(message):
             await self._shared.refresh_keys()

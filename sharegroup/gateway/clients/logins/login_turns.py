@@ -1,9 +1,9 @@
 """Threads that check passwords. Client addresses are served in turn.
 
-Checking a password takes several milliseconds, by design of the mechanisms. Each address has at most one login in
-progress. After a failed login the address is blocked for a while, even if its client disconnects. An attacker can
-therefore try only a few passwords per second and address, over any number of connections. A login from another address
-waits for at most one login of each address that is ahead of it.
+Checking a password takes several milliseconds, by design of the SASL mechanisms. Each address has at most one login in
+progress. After a failed login, the address is blocked for a while, even if the client disconnects. An attacker can
+therefore try only a few passwords per second and address, regardless of the number of connections. Other clients do not
+wait long: a login waits for at most one login of each other address.
 """
 
 import asyncio
@@ -18,20 +18,21 @@ T = TypeVar("T")
 
 
 class _Turn(NamedTuple):
-    """A login that waits for a thread; `granted` completes when it may start."""
+    """A login step that waits for a thread. `granted` completes when the step may start."""
 
     address: str
     granted: asyncio.Future[None]
 
 
-#: Most passwords that are checked at the same time. One CPU is left for serving clients.
+#: Maximum number of passwords that are checked at the same time. At least one CPU is left for serving clients, if the
+#: machine has several.
 THREADS = min(2, max(1, (os.cpu_count() or 1) - 1))
 
 
 class LoginTurns:
     """Runs login steps on threads, from one event loop.
 
-    `failed_delay_s` is how long a failed login blocks its address and delays its response.
+    After a failed login, the response is delayed and the address is blocked for `failed_delay_s` seconds.
     """
 
     def __init__(self, failed_delay_s: float, threads: int = THREADS) -> None:
@@ -41,9 +42,9 @@ class LoginTurns:
         self._busy: set[str] = set()
 
     async def run(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:
-        """Run `step` on a thread when the address may start it, and return its result.
+        """Wait for the turn of this address, run `step` on a thread, and return its result.
 
-        If `has_failed` returns True afterwards, the result is delayed by `failed_delay_s`.
+        If `has_failed` returns True after the step, the result is delayed by `failed_delay_s`.
         """
         turn = _Turn(address, asyncio.get_running_loop().create_future())
         self._waiting.add(address, turn)

@@ -1,21 +1,24 @@
 """Server side of SASL on one connection, for any mechanism. No I/O; times are passed in.
 
-A login consists of two requests. Until it has succeeded, only ApiVersions is allowed besides them:
+A login consists of a SaslHandshake and one or two SaslAuthenticate requests. Until it has succeeded, the only other
+request that is allowed is ApiVersions.
 
     START --SaslHandshake: mechanism--> CHOSEN --SaslAuthenticate--> AUTHENTICATED
-                                           |    one message more        ^
+                                           |    one more message        ^
                                            +--------> CHALLENGED -------+
 
-A SaslAuthenticate that does not succeed leads to FAILED, which is final: the connection is closed after the response. A
-request in the wrong state gets ILLEGAL_SASL_STATE. It leads to FAILED too, unless the client is already authenticated.
+A failed SaslAuthenticate leads to the state FAILED, which is final: the connection is closed after the response. A
+request in the wrong state gets the error ILLEGAL_SASL_STATE. It also leads to FAILED, unless the client is already
+authenticated.
 
 The response to a login contains the time until its session ends (KIP-368, `session_lifetime_ms`). The session ends when
 the client's token expires or after `connections.max.reauth.ms`, whichever is sooner. The client may reauthenticate at
-most once a second, with a SaslHandshake of the same mechanism and as the same user. After the end of the session it may
-do nothing else (as in Kafka's SaslServerAuthenticator and KafkaChannel).
+most once a second, with the same mechanism and as the same user. After the end of the session, no other request is
+allowed. These rules are those of Kafka's SaslServerAuthenticator and KafkaChannel.
 
 After a SaslHandshake of version 0 (clients before Kafka 1.0), SASL messages are bare, that is, not wrapped in requests.
-A frame is then a size of four bytes and the message (`expects_bare_message`). A bare login that fails has no response.
+A frame then consists of a size of four bytes and the message (`expects_bare_message`). If such a login fails, no
+response is sent.
 """
 
 from enum import Enum
@@ -94,7 +97,7 @@ class SaslServer:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in; this stays true during a reauthentication."""
+        """Whether the client has logged in. During a reauthentication, the value remains True."""
         return self.principal is not None and not self.has_failed
 
     @property
@@ -104,16 +107,16 @@ class SaslServer:
 
     @property
     def expects_bare_message(self) -> bool:
-        """Whether the next frame is a SASL message without a request around it, for `handle_bare_message`."""
+        """Whether the next frame is a SASL message that is not wrapped in a request; see `handle_bare_message`."""
         return self._is_bare and self.state in (SaslState.CHOSEN, SaslState.CHALLENGED)
 
     @property
     def claimed_user(self) -> str:
-        """The user name that the client claims, for the audit log; empty if it has not sent one."""
+        """The user name that the client has sent, for the audit log; empty if it has not sent one."""
         return "" if self._exchange is None else self._exchange.claimed
 
     def allows(self, api_key: int, now_ms: int) -> bool:
-        """Return whether the client may send this request now."""
+        """Return whether the client may send a request of this API now."""
         if self.state is SaslState.AUTHENTICATED:
             return api_key == SASL_HANDSHAKE or not self.has_session_ended(now_ms)
         return not self.has_failed and api_key in (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
@@ -143,16 +146,16 @@ class SaslServer:
         )
 
     def handle_bare_message(self, message: bytes, now_ms: int) -> bytes:
-        """Return the response to a SASL message without a request around it (after SaslHandshake v0).
+        """Return the response to a SASL message that is not wrapped in a request (after SaslHandshake v0).
 
-        The response must not be sent if `has_failed` is True afterwards.
+        If `has_failed` is True after the call, the response must not be sent.
         """
         return self.authenticate(message, now_ms).auth_bytes
 
     def choose_mechanism(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
-        """Set the mechanism that the client chose. Returns the error code, or NONE.
+        """Start a login with the mechanism that the client has chosen. Returns the error code, or NONE.
 
-        After an unknown mechanism, the client may try another one.
+        If the mechanism is unknown, the client may choose another one.
         """
         if self.state is SaslState.AUTHENTICATED:
             return self._reauthenticate(mechanism, version, now_ms)
