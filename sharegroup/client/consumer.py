@@ -197,7 +197,9 @@ class ShareConsumer(HandlesRecords):
     def _using(self) -> Iterator[None]:
         if not self._user.acquire(blocking=False):
             self._consumer.callbacks.check()
-            raise ConcurrentUseError("another thread, or the call that runs this deserializer, uses the consumer")
+            raise ConcurrentUseError(
+                "the consumer is in use by another thread; it also cannot be used inside a deserializer"
+            )
         try:
             yield
         finally:

@@ -46,7 +46,8 @@ class OutageLog:
 class OutageLogs:
     """An `OutageLog` for each of many things that fail independently, such as partitions.
 
-    Only failing keys are stored, at most `MAX_KEYS`. The `fields` of the first failure are used for both lines.
+    Only failing keys are stored, at most `MAX_KEYS`. The failure line and the recovery line of a key both use the
+    `fields` of its first failure.
     """
 
     def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:

@@ -1,1 +1,4 @@
-"""The rows that members, gateways and the job exchange over three Kafka topics, and messages of Kafka's protocol."""
+"""Data formats: rows in the job's three Kafka topics, and messages of Kafka's protocol.
+
+Members, gateways and the job exchange the rows.
+"""

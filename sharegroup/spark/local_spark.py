@@ -32,7 +32,10 @@ def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
 
 
 def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables that make PySpark start a driver with these settings, and workers of this Python."""
+    """Return environment variables for PySpark.
+
+    They make it start a driver with these settings. The driver and the workers use this process's Python interpreter.
+    """
     arguments = ["--master", master, "--driver-memory", driver_memory]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]

@@ -68,7 +68,9 @@ def share_groups(
         str | None,
         typer.Option(metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to the first record at or after a time (UTC)."),
     ] = None,
-    to_offset: Annotated[int | None, typer.Option(help="Reset to an offset; limited to the log.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(help="Reset to an offset, or to the nearest offset of the log.")
+    ] = None,
     from_file: Annotated[
         Path | None, typer.Option(help="Reset to the offsets in a CSV file: [group,]topic,partition,offset.")
     ] = None,

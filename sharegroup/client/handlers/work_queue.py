@@ -90,11 +90,11 @@ class Call:
 class WorkQueue:
     """The records of one handler loop. Times are milliseconds of any clock that never goes back.
 
-    The loop calls the methods for each finished record. For speed, they therefore iterate over all records only if the
-    lock of a record is due.
+    The loop calls `due_renewals` and `update` often, so they must be fast. They iterate over all records only if a lock
+    must be renewed or has expired.
 
-    In addition to the calls that run concurrently, `ready_calls` calls are prepared. A worker that has finished a call
-    begins one of them, without waiting for the loop.
+    Up to `ready_calls` further calls are prepared while others run. A worker that has finished a call can begin a
+    prepared one without waiting for the loop.
     """
 
     def __init__(self, options: HandlerOptions, ready_calls: int = 0) -> None:

@@ -53,7 +53,9 @@ def user_of_password(message: str) -> str:
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Return the user name of a token, from the claim with this name. The brokers verify the token, not this function.
+    """Return the user name in a token, which is the value of `claim`.
+
+    This function does not verify the token; the brokers do.
 
     Raises LoginRejectedError if the message is malformed, or if the token is not a JWT or lacks the claim.
     """

@@ -109,10 +109,10 @@ class ClusterApis:
     async def _upstream_request(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataRequest, list[_Topic]]:
-        """Return the request for the upstream, and error entries for topics that the request does not contain.
+        """Return the request for the upstream, and an error entry for each requested topic that was left out of it.
 
-        If the upstream does not support topic ids in requests, the gateway replaces them by names. A topic id whose
-        name the gateway does not know gets an error entry.
+        If the upstream does not support topic ids in requests, the gateway replaces topic ids with names. It leaves out
+        a topic id whose name it does not know.
         """
         body = request.body
         names = body.topics

@@ -268,9 +268,10 @@ class CommitSteps:
         return self._current[table].find_row(row)
 
     def put_rows(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
-        """Insert, replace or (if marked `DELETED`) remove rows of a table of current state outside of a batch.
+        """Insert or replace rows of a table of current state. Rows that are marked `DELETED` are removed.
 
-        Only the first call for a table in a leader epoch has an effect. Raises FencedLeaderError if another job leads.
+        The commit is not part of a batch. Only the first call for a table in a leader epoch has an effect. Raises
+        FencedLeaderError if another job leads.
         """
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)

@@ -225,7 +225,7 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
 
 
 class _File(NamedTuple):
-    """A file's path and modification time. The values before and after a change of the file are unequal."""
+    """A file's path and modification time. It is part of a cache key, so a changed file is read again."""
 
     path: str | None
     changed_ns: int

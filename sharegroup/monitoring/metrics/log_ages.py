@@ -1,4 +1,4 @@
-"""Computes the minimum age of the oldest unfinished record of a share-partition.
+"""Computes a lower bound for the age of the oldest unfinished record of a share-partition.
 
 The job does not read records, so it does not know their timestamps. It stores some end offsets of the log, each with
 the time of the first observation. When the job first observes an end offset above N, the record at offset N exists:

@@ -86,7 +86,7 @@ class JobQuery:
 
     @property
     def has_responded(self) -> bool:
-        """Whether a batch that read a request has completed, such as the probe that the job sends at a start."""
+        """Whether a batch with at least one request has completed. The probe that the job sends at its start counts."""
         return self._run.has_responded
 
     @property

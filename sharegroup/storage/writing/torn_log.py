@@ -175,7 +175,7 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
                 gone.append(path)
     for path in gone:
         logger.warning(
-            "table %(table)s: log checkpoint %(file)s is damaged or contains a lost version; moved aside",
+            "table %(table)s: log checkpoint %(file)s is damaged or includes a torn log entry; moved aside",
             LogFields(table=log.parent.name, file=path.name),
         )
         _move_aside(path)

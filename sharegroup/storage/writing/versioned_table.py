@@ -113,13 +113,13 @@ class VersionedTable(Protocol):
         """Return a handle at an older version for reading. Raises TableStoreError if it was deleted."""
 
     def restore(self, version: int, stamp: Stamp) -> None:
-        """Commit the rows of an older version as the version after the handle's. Transaction ids do not change.
+        """Commit the rows of an older version as a new version, the one that follows the handle's version.
 
-        Raises NotCommittedError.
+        The handle then has the new version. Transaction ids do not change. Raises NotCommittedError.
         """
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Commit a write as the version after the handle's; the handle then has that version.
+        """Commit a write as a new version, the one that follows the handle's version. The handle then has it.
 
         Raises NotCommittedError, also if the version exists already, whatever it contains.
         """

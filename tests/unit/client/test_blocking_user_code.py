@@ -189,7 +189,7 @@ def test_interrupted_poll_keeps_the_records() -> None:
 def test_deserializer_may_not_use_the_consumer() -> None:
     def use(call: Callable[[], Any]) -> Callable[[bytes], bytes]:
         def deserialize(data: bytes) -> bytes:
-            with pytest.raises(ConcurrentUseError, match="uses the consumer"):
+            with pytest.raises(ConcurrentUseError, match="is in use by another thread"):
                 call()
             return data
 

@@ -32,7 +32,9 @@ def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Confi
     INVALID_CONFIG lists all problems.
     """
     if not group.group_id.strip():
-        raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, "The group id is empty or blank. Specify the group whose configs to alter."
+        )
     if any(value is not None for value in request.configs.values()):
         _check(group, request.configs, job)
     change = Change(group)

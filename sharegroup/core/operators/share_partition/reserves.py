@@ -28,8 +28,8 @@ def serve_reserves(
 ) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses.
 
-    If the gateway of a request then holds reserved offsets, its lease lasts until at least `lease_ms` after the time of
-    this batch.
+    After each request, if the gateway that sent it holds reserved offsets, the gateway's lease is extended. The lease
+    then lasts at least until `lease_ms` after the time of this batch.
     """
     managed = state.get(partition)
     if managed is None:

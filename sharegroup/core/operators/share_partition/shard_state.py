@@ -204,5 +204,8 @@ class ShardState:
 
 
 def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
-    """Return the dumped share-partitions from `dumped`, part of the state's JSON line, and from the other `lines`."""
+    """Return the dumped share-partitions, by partition.
+
+    `dumped` is the field "partitions" of the state's first line, which is JSON. `lines` are the state's other lines.
+    """
     return {int(partition): DumpedPartition.from_lines(values, lines) for partition, values in dumped.items()}

@@ -88,7 +88,9 @@ class DescribeConfigs:
         try:
             self._security.authorize_describe_configs(request.caller, acl.Resource.GROUP, group_id)
             if not group_id:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "The group id is empty. Specify the group whose configs to describe."
+                )
             stored = (await self._stored.configs()).get(group_id, {})
         except RequestError as error:
             return config_result((GROUP, group_id), [], int(error.code), error.message)

@@ -50,9 +50,11 @@ class LeaveGroup:
         return response
 
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
-        """Remove the named members, or all static members that have left temporarily. Return each with its error.
+        """Remove these members, and return each with its error.
 
-        Members in the result have the ids and names of the request, because clients look up errors by these.
+        If `members` is only `ALL_AWAY`, remove and return all static members that have left temporarily. Otherwise, the
+        result repeats the member id and group instance id of each member in the request, because clients find its error
+        by these.
         """
         if members == (ALL_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)
