@@ -41,8 +41,9 @@ class GroupMetadata:
         members: The record of each member, by member id.
         targets: The assignment that each member receives with its next heartbeat, by member id.
         session_deadlines: The time at which each member's session ends, by member id.
-        deadline_receivers: By member id, the requester (`reply_to`) that received the last heartbeat response, and the
-            latest session deadline of the member that any other requester has received.
+        deadline_receivers: A pair for each member, by member id. The first value is the requester (`reply_to`) that
+            received the last heartbeat response. The second value is the member's latest session deadline that any
+            other requester received.
         share_partitions: The last record of each share-partition, by topic id and partition. For each topic name, at
             most one topic id has share-partitions that are not DELETING.
         configs: The config values that requests have set, by config name. They are kept when the group is deleted.
@@ -208,8 +209,8 @@ class GroupMetadata:
     def _replay_group(self, record: ShareGroupRecord) -> None:
         """Apply a group record.
 
-        A dead group keeps its epochs. If a member joins the group again, requests of former members are then still
-        rejected. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
+        A dead group keeps its epochs. Requests of former members are therefore still rejected after a member joins the
+        group again. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
         """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch

@@ -14,9 +14,11 @@ Soft records change only the operator's state and are not written to tables:
 from enum import Enum
 from typing import NamedTuple
 
-#: Value of `start_offset` in a topic that is new to the group. share.auto.offset.reset determines the actual offset.
+#: `start_offset` of the share-partitions of a topic that is new to the group. share.auto.offset.reset determines the
+#: actual offset.
 BY_AUTO_OFFSET_RESET = -1
-#: Start offset of a partition that was added to a topic which the group already reads. All its records are new.
+#: Start offset of a partition that was added to a topic after the group began to read the topic. All records of this
+#: partition are new.
 FROM_THE_BEGINNING = 0
 
 
@@ -79,8 +81,8 @@ class ShareGroupMemberRecord(NamedTuple):
         group_instance_id: The name of a static member, or None for a dynamic member.
         incarnation_id: The id of the process that joined last as this member. It is "" after the process left for a
             restart, and None if the process sent no id.
-        joined_ms: The time at which this process replaced an earlier process of the member, or None if it replaced
-            none.
+        joined_ms: The time at which the current process joined, if it replaced an earlier process of the member.
+            Otherwise None.
     """
 
     group_id: str
@@ -107,8 +109,8 @@ class SharePartitionRecord(NamedTuple):
     """A row of `share_partitions`. A tombstone removes the row.
 
     `state_epoch` is the group epoch at the initialization. A durable state with a lower epoch is outdated. If
-    `start_offset` is -1, `auto_offset_reset` determines the start offset. It is the group's share.auto.offset.reset at
-    the initialization. Otherwise it is None.
+    `start_offset` is -1, `auto_offset_reset` determines the start offset: it is the group's share.auto.offset.reset at
+    the initialization. If `start_offset` is not -1, `auto_offset_reset` is None.
     """
 
     group_id: str
@@ -134,7 +136,7 @@ class SessionRecord(NamedTuple):
     """A member's session deadline, in milliseconds since the epoch. A soft record.
 
     `reply_to` identifies the requester that receives the deadline: the member itself, or its gateway. `others_until_ms`
-    is the latest deadline of the member that any other gateway has received.
+    is the member's latest deadline that a different gateway has received.
     """
 
     member_id: str
@@ -173,7 +175,7 @@ class InitializationRecord(NamedTuple):
 class DeletedTopicRecord(NamedTuple):
     """A topic whose deletion was reported at `time_ms`. A soft record.
 
-    Old metadata in heartbeats can then not add the topic again.
+    The record prevents heartbeats with old metadata from adding the topic again.
     """
 
     topic_id: str

@@ -24,8 +24,8 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
     `rows` must include the last row of each key; tombstones are optional.
 
     The tables are not committed together. If a job stopped between two commits, a member may have a higher epoch than
-    its group, for example. Epochs never decrease, so the group then starts with a group epoch above all stored epochs.
-    The assignment epoch stays lower, so the first heartbeat makes a new assignment durable.
+    its group, for example. In this case the group starts with a group epoch above all stored epochs, because epochs
+    must never decrease. The assignment epoch stays lower, so the first heartbeat makes a new assignment durable.
 
     Target assignments are not stored. The assignor computes them again from the assignments that members received. If
     every member had received its target, nothing changes. Otherwise as little as possible changes. The time of the last
@@ -51,7 +51,7 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
 def _deleted_topics(group: GroupMetadata) -> list[str]:
     """Return the ids of deleted topics whose name now belongs to another topic.
 
-    Other topics with share-partitions in deletion may still exist, because possibly only the group's offsets were
+    If the name does not belong to another topic, the topic may still exist, because perhaps only its offsets were
     deleted.
     """
     living = group.topic_ids()

@@ -10,8 +10,8 @@ Epochs. The *group epoch* rises when members, subscriptions, partitions, the set
 assignor change. When the assignor has run, the *assignment epoch* becomes equal to the group epoch (`target_assignment`
 defines the times of runs). A heartbeat runs the assignor if a run is due. After other handlers, and at
 `assignment_deadline_ms`, the caller calls `update_assignment`. When all share-partitions of a topic are initialized,
-the group epoch rises once, so that members are assigned the whole topic in one step. If a present member's heartbeat
-discovers the topic, the group epoch rises at this heartbeat instead. The assignor then runs for that epoch when the
+the group epoch rises once, so that members are assigned the whole topic in one step. If a heartbeat of an existing
+member discovers the topic, the group epoch rises at this heartbeat instead. The assignor runs for that epoch when the
 topic is initialized.
 
 Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
@@ -31,8 +31,8 @@ restart.
 Departures. If a member leaves or times out, the result contains a `ReleaseMember`, which makes the member's acquired
 records available. There is one exception: if the member leaves through one gateway while another gateway may rely on
 its session, its records stay locked until the locks expire. `ReleaseMember` contains the member's epoch. A member that
-joins again has a higher epoch, so a repeated or late `ReleaseMember` has no effect. A join with epoch 0 by a present
-member releases nothing, because the same member id owns the locks.
+joins again has a higher epoch, so a repeated or late `ReleaseMember` has no effect. If an existing member joins with
+epoch 0, nothing is released, because the same member id owns the locks.
 
 Topics. Members subscribe to names. Everything else uses topic ids (`discovery`).
 """
@@ -140,7 +140,7 @@ class ShareGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The earliest session deadline, at which `expire` is due, or None if there are no members."""
+        """The earliest session deadline, or None if there are no members. `expire` is due at this time."""
         return min(self.metadata.session_deadlines.values(), default=None)
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
@@ -238,7 +238,7 @@ class ShareGroup:
         Each share-partition is (topic id, partition, state_epoch). The notice changes nothing if it is repeated, has an
         older state epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a
         topic are initialized, or after `INITIALIZING_MS`. It does not rise if a run of the assignor is already pending.
-        If that run waits for share-partitions and all of them are now initialized, its wait ends.
+        If the pending run waits for share-partitions, the wait ends when all of them are initialized.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -317,10 +317,10 @@ class ShareGroup:
     def _others_rely_on(self, member: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int) -> bool:
         """Return whether a gateway other than the requester may still rely on the member's session.
 
-        That gateway may respond to the member's acknowledgements before the job has processed them. It may do so until
-        the session deadline that it received, or until it is notified of the departure. The member's records must stay
-        locked until then. Gateways never do this for a static member, because its next process may join through any
-        gateway at any time.
+        Such a gateway may respond to the member's acknowledgements before the job has processed them. It may do so
+        until the session deadline that it received, or until it is notified of the departure. Until that time, the
+        member's records must stay locked. Gateways never do this for a static member, because its next process may join
+        through any gateway at any time.
         """
         if member.is_static:
             return False
@@ -359,7 +359,7 @@ class ShareGroup:
         return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
 
     def _fence(self, member: ShareGroupMemberRecord) -> FenceMember | None:
-        """Return the request that fences the member's previous process, or None if there is nothing to fence."""
+        """Return the request that fences the member's previous process, or None if no request is needed."""
         before, topics = self.metadata.members.get(member.member_id), tuple(self.metadata.assignable_topics().values())
         if before is None or before.incarnation_id in (None, member.incarnation_id) or not topics:
             return None
@@ -368,7 +368,7 @@ class ShareGroup:
         return FenceMember(member.group_id, member.member_id, member.incarnation_id, member.joined_ms, topics)
 
     def _others_until_ms(self, request: HeartbeatRequest) -> int:
-        """Return the latest session deadline that gateways other than the requester have received for the member.
+        """Return the member's latest session deadline that a gateway other than the requester has received.
 
         A member that sends its request rows itself does not count as a gateway.
         """

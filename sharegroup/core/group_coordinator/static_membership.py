@@ -1,15 +1,15 @@
 """Static members: their identity outlives their processes (KIP-345). Kafka's share groups have no static members.
 
     join with a new instance id           a new member, with the member id it sends or a generated one
-    join with a known instance id         the stored member with its epoch, assignment and locks; of the previous
-                                          process and this one, the process whose join was appended first is fenced
+    join with a known instance id         the stored member with its epoch, assignment and locks. If there was
+                                          a previous process, the process whose join was appended first is fenced.
     other request, known instance id      rejected if the member id differs or the process is fenced
     leave with epoch -1, or time out      the member is removed, and its records are released
     leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
 
-`incarnation_id` identifies the process. A dynamic member may send one too. If two processes have the same member id,
-the requests of the process that joined first are then rejected. Without incarnation ids, the two processes cannot be
-distinguished, as in Kafka.
+`incarnation_id` identifies the process. A dynamic member may also send an incarnation id. If two processes use one
+member id and send incarnation ids, the requests of the process that joined first are rejected. Without incarnation ids,
+the two processes cannot be distinguished, as in Kafka.
 
 The first text of the KIP defines two error codes whose numbers have other meanings today. Both are therefore sent as
 FENCED_INSTANCE_ID, with the name of the original code in the message. MEMBER_ID_MISMATCH means that the member id does

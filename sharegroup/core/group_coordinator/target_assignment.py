@@ -5,9 +5,9 @@ at most one run per share.assignment.interval.ms, so that 50 members that join t
 "Assignment batching"). A run without share-partitions or without members does not start an interval, so the run for the
 first share-partition or member is immediate.
 
-A run for share-partitions that a heartbeat discovered waits until all of them are initialized, at most DISCOVERY_MS. A
-new topic therefore raises the group epoch only once, as in Kafka, and members receive all its partitions in one step. A
-run for any other change does not wait for initializations.
+A run for share-partitions that a heartbeat discovered waits until all of them are initialized, but at most
+DISCOVERY_MS. A new topic therefore raises the group epoch only once, as in Kafka, and members receive all its
+partitions in one step. A run for any other change does not wait for initializations.
 
 A run is also immediate if a member has left since the last run and joined again. The member must get a higher epoch
 than before, because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
@@ -27,8 +27,8 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: When the first share-partitions of a topic are initialized, the assignor waits for the others at most this time in
-#: ms.
+#: Maximum time in ms for which the assignor waits for the other share-partitions of a topic, after the first ones are
+#: initialized.
 INITIALIZING_MS = 1_000
 #: Maximum time in ms for which the assignor waits for share-partitions that a heartbeat discovered.
 DISCOVERY_MS = 2_000

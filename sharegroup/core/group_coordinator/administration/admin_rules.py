@@ -1,6 +1,6 @@
 """Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-For the same fault, Kafka's error codes and messages here differ from those for heartbeats (`heartbeat_rules`).
+As in Kafka, the same fault in a heartbeat may have a different error code or message (`heartbeat_rules`).
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata

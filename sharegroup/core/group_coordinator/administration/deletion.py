@@ -1,6 +1,7 @@
 """Deletion of offsets (DeleteShareGroupOffsets), groups (DeleteGroups) and the state of deleted topics (KIP-932).
 
-The state of share-partitions is deleted in two steps:
+The state of share-partitions is deleted in two steps. The first step marks their rows as `deleting`. The second step
+deletes the states and removes the rows:
 
     request                       share_partition query                     group coordinator
     rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows are removed
@@ -71,7 +72,7 @@ def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, i
     """Remove the rows of share-partitions whose tombstones are durable.
 
     Each share-partition is (topic id, partition, state_epoch). A notice changes nothing if it is repeated, or if the
-    share-partition was initialized again since.
+    share-partition was initialized again after the deletion.
     """
     change = Change(group)
     for topic_id, partition, state_epoch in share_partitions:

@@ -26,7 +26,7 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 
 
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
-    """Set the configs of the request, and remove those whose value is None: all of them or none.
+    """Set the configs in the request, or remove a config if its value is None. Apply all changes or none.
 
     Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message of
     INVALID_CONFIG lists all problems.
@@ -52,7 +52,10 @@ def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Confi
 
 
 def _reinitialize(change: Change, config: GroupConfig) -> None:
-    """Restart initializations that use another share.auto.offset.reset than `config`, under the next epoch."""
+    """Restart the initializations that use an outdated share.auto.offset.reset.
+
+    The restarted initializations have the next group epoch and the value in `config`.
+    """
     reset = str(config.auto_offset_reset)
     outdated = [record for record in _initializing(change.after) if record.auto_offset_reset != reset]
     if outdated:

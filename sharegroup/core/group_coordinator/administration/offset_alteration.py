@@ -5,7 +5,8 @@ row in `share_partitions` is durable. If the share-partition is loaded later, it
 that state has a lower epoch.
 
 If a topic was deleted and created again, the request refers to the new topic. The state of the previous topic is
-therefore deleted. A heartbeat is different, because it may contain old metadata (`discovery`).
+therefore deleted. A new topic id in a heartbeat does not have this effect, because a heartbeat may contain old metadata
+(`discovery`).
 """
 
 from collections.abc import Iterator
@@ -69,7 +70,10 @@ def _initializing(
 def _deleting(
     group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
-    """Yield the records that delete the state of earlier topics which had the same names as the altered topics."""
+    """Yield the records that begin the deletion of earlier topics' states.
+
+    The earlier topics had the same names as the topics in `altered`, but other topic ids.
+    """
     topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
         if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:

@@ -27,7 +27,7 @@ BUILT_IN: Mapping[str, ShareGroupPartitionAssignor] = {"simple": SimpleAssignor(
 
 @functools.cache
 def get_assignor(name: str) -> ShareGroupPartitionAssignor:
-    """Return the built-in assignor `name`, or else an instance of the class with this dotted name.
+    """Return the assignor `name`: a built-in assignor, or an instance of the class with this dotted name.
 
     Raises InvalidConfigError if the class cannot be imported or created, or has no method `assign`.
     """

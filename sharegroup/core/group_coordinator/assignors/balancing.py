@@ -8,11 +8,12 @@ and down for others.
     2. a member above its quota loses partitions, first those with the most other members
     3. a partition with more members than the sharing loses some of them
     4. partitions are assigned in turn to the members below their quotas, until each partition has `sharing` members or
-       no other member can take it; a few partitions may then have fewer members, as in Kafka
+       no other member can take it; in the second case a partition has fewer members, as in Kafka
 
 Kafka gives the larger quotas to members in the order of its hash maps. Here the members with the most partitions get
 the larger quotas. While the sharing stays the same, a joining member takes no more than its quota from the others, and
-a leaving member causes no moves among the others. All orders are by ids and numbers, so the result is deterministic.
+a leaving member causes no moves among the remaining members. All orders are by ids and numbers, so the result is
+deterministic.
 """
 
 from collections import deque
@@ -79,7 +80,7 @@ class _Balancing:
     def walk(self) -> bool:
         """Assign partitions to members below their quotas (step 4), and return whether to call this method again.
 
-        A further call may assign more partitions, because the larger quotas may then belong to other members.
+        Another call may assign more partitions, because this call can change which members have the larger quotas.
         """
         unfilled = deque(
             (member_id, quota - len(self.held[member_id]))
