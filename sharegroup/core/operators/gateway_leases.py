@@ -1,7 +1,7 @@
 """The leases of gateways: the time until which a gateway holds its reserved offsets.
 
-A gateway renews its lease with one row for all share-partitions. The renewal is not sent to each share-partition in
-which the gateway has reserved offsets, because that would cost as much as many renewal rows::
+A gateway renews its lease with one row for all share-partitions. The renewal is not sent to each
+share-partition, because that would cost as much as one row per share-partition::
 
     renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
     reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source

@@ -10,12 +10,12 @@ class PartitionLog(NamedTuple):
         log_start_offset: The first offset.
         log_end_offset: The end offset, exclusive.
         last_stable_offset: The last stable offset, or None if it was not requested.
-        has_topic_id: Whether the broker assigns topic ids. Without them, a topic that was deleted and created again can
-            be detected only if its log ends below known offsets.
+        has_topic_id: Whether the broker assigns topic ids. Without topic ids, the job detects that a topic was deleted
+            and created again only if its log ends below known offsets.
         leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
-        epoch_start: The first offset that was written after the leader epoch of the previous response, or None if
-            unknown. This offset is below known offsets only after an unclean leader election, which removes records
-            (KIP-101, KIP-320).
+        epoch_start: The first offset that was written by leaders elected after the previous response, or None if
+            unknown. It is below known offsets only after an unclean leader election, which removes records (KIP-101,
+            KIP-320).
     """
 
     log_start_offset: int

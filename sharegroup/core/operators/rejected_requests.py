@@ -2,7 +2,8 @@
 
 - `ForeignRequests`: rows of a group that belongs to another cell, that is, to another job. The reason is that the
   sender and this job use different maps of groups to cells.
-- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. All of them have one key.
+- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. All these rows have the same
+  grouping key.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Heartbeats whose responses are delayed until share-partitions are initialized or the assignor has run.
 
-The response then contains the assignment. With an earlier response, the member would need another heartbeat to get the
-assignment, and thus two more micro-batches.
+The delayed response contains the assignment. After an immediate response, the member would get its assignment only with
+another heartbeat, two micro-batches later.
 """
 
 from collections.abc import Callable, Mapping

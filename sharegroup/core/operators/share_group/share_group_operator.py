@@ -5,8 +5,8 @@ again. Sessions expire only at ticks. All heartbeats that were appended before t
 then, so no session expires only because the job is slow.
 
 A member that leaves can join again in the next micro-batch at the earliest. The reason is that the request rows of a
-batch are sent again after a failure of the job. If the row that releases the member's records were sent again after the
-response to the join, it could release records that the member has acquired since.
+batch are sent again after a failure of the job. One of these rows releases the member's records. If it were sent again
+after the response to the join, it could release newly acquired records.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -195,8 +195,8 @@ class ShareGroupOperator:
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
         """Apply the changes of a request that was appended at `append_ms`, and send the resulting requests.
 
-        Requests that change configs contain `append_ms`. Share-partitions ignore such a request if they have applied a
-        later change, because a job that was replaced may send it late.
+        Requests that change configs contain `append_ms`. A job that was replaced may send such a request late. A
+        share-partition therefore ignores the request if it has already applied a later change.
         """
         self._group.apply(result)
         for record in result.records:

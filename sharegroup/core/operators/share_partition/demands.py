@@ -70,7 +70,7 @@ class Demands:
         self._demands[partition] = list(demands)
 
     def add(self, partition: int, demand: Demand) -> tuple[Demand, ...]:
-        """Add a waiting fetch, and return the member's previous fetch, which it replaces. The result may be empty.
+        """Add a waiting fetch. Return the previous fetches of the member, which are removed, or an empty tuple.
 
         Adding a fetch that already waits, because its row was produced twice, changes nothing.
         """
@@ -88,7 +88,7 @@ class Demands:
         return tuple(demand for demand in standing if demand.member_id == member_id)
 
     def remove_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
-        """Remove and return the waiting fetches that other processes of the member than `incarnation_id` have sent.
+        """Remove and return the member's waiting fetches whose sender is not the process `incarnation_id`.
 
         Fetches without an incarnation id are not removed.
         """

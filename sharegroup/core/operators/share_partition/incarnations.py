@@ -11,9 +11,9 @@ MAX_INCARNATIONS = 1_000
 class _Entry(NamedTuple):
     """The process that joined last as a member, and the time of its join.
 
-    A `fence_member` row reports a join. It is appended to every partition of the request topic, and may be read from
-    some partitions later than from others. For each partition, `read` has the (process, time of join) in the newest of
-    these rows that was read.
+    A `fence_member` row reports a join. The row is appended to every partition of the request topic, and may be read
+    from some partitions later than from others. `read` has the content of the last row that was read from each
+    partition: the process and the time of its join.
     """
 
     incarnation_id: str
@@ -74,8 +74,8 @@ class Incarnations:
         """Return whether another process was the member when the request was appended.
 
         The result is False for a request without an incarnation id. In each partition of the request topic, the
-        `fence_member` row precedes the requests that it fences. The join may also be known only from another partition
-        or from the tables. The requests that were appended at or after the join are then fenced.
+        `fence_member` row precedes the requests that it fences. If a join is known only from another partition or from
+        the tables, it fences only requests that were appended at or after the join.
         """
         entry, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
         known = None if entry is None else entry.read.get(request_partition)

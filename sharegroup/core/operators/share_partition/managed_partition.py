@@ -106,7 +106,7 @@ class ManagedPartition:
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def is_of_another_topic(self, log: PartitionLog) -> bool:
-        """Return whether the topic was deleted and created again, because the log ends below delivered offsets.
+        """Return whether the topic must have been deleted and created again: its log ends below delivered offsets.
 
         If the broker assigns topic ids, this check is not needed and returns False. It also returns False if the
         share-partition starts in this batch, because a given start offset may be above the end of the log.
@@ -122,8 +122,8 @@ class ManagedPartition:
     def find_election_cut(self, log: PartitionLog) -> OffsetRange | None:
         """Return the delivered offsets that an unclean leader election removed from the log, or None if there are none.
 
-        The new leader assigns these offsets to other records. As in Kafka, finished offsets stay finished, because an
-        acknowledgement contains only the offset and cannot distinguish the two records.
+        The new leader assigns these offsets to other records. As in Kafka, finished offsets stay finished. The reason
+        is that an acknowledgement contains only the offset, which does not distinguish the old record from the new one.
         """
         cut, known = log.log_end_offset, self.log
         if known is not None:
@@ -173,7 +173,8 @@ class ManagedPartition:
     def check_not_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
         """Raise RequestError if the lock of one of the records had expired when the acknowledgement was appended.
 
-        The check is needed because a tick ends expired locks, and the next tick may come later.
+        The check is needed because an expired lock remains until the next tick, which may come after the
+        acknowledgement.
         """
         if self.window.is_due(append_ms) and any(
             self.window.has_lock_before(append_ms, batch) for batch in request.batches
@@ -280,8 +281,8 @@ class ManagedPartition:
     def _changed_batches(self) -> list[StateBatch]:
         """Return the offsets that this batch changed, with their final state.
 
-        Offsets that are no longer in flight are left out. They are below the start offset, or at the end of the window
-        after their reservation ended.
+        Offsets that are no longer in flight are left out. Either the start offset has passed them, or their reservation
+        ended and they were removed from the end of the window.
         """
         ranges: list[OffsetRange] = []
         for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
@@ -309,7 +310,7 @@ class ManagedPartition:
     # -- the operator's state --------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedPartition:
-        """Return the partition as it is stored. The earliest lock deadline comes first, so it can be read directly."""
+        """Return the partition as it is stored. The first value is the earliest lock deadline."""
         *window, texts = self.window.dump()
         log = None if self.log is None else self.log.dump()
         return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)

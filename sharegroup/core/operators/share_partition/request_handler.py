@@ -51,8 +51,8 @@ class RequestHandler:
     def handle(self, row: RequestRow) -> tuple[Responses, str | None]:
         """Process a row and return (responses, problem).
 
-        If the request ends waiting fetches, `responses` includes the responses to these fetches. `problem` is the
-        reason why an invalid row is recorded in the job's tables, or None.
+        If the request ends waiting fetches, `responses` includes the responses to these fetches. If the row must be
+        recorded as invalid in the job's tables, `problem` is the reason. Otherwise it is None.
         """
         try:
             request = decode_share_partition_request(row.value)
@@ -111,7 +111,7 @@ class RequestHandler:
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
     def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
-        """Raise RequestError if another process had replaced the sender of the request as the member (KIP-345)."""
+        """Raise RequestError if the sender is no longer the member, because another process replaced it (KIP-345)."""
         if self._is_fenced(row, request):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
 
-#: The minimum time in ms between two notices to a share-partition's requesters that members wait for records.
+#: The minimum time in ms between two notices of a share-partition. Such a notice reports to requesters that members
+#: wait for records.
 NOTIFY_INTERVAL_MS = 500
 
 
 class Requesters:
-    """The requesters of each member, by share-partition, and the time at which they were last notified.
+    """The requesters of each member, and the time of the last notice to requesters, by share-partition.
 
     For each member, the requesters whose fetches got records are stored, with the time of the newest of these fetches.
     Entries are removed when the member's records are released. If the fetches contain a member epoch, the newest epoch
@@ -69,8 +70,9 @@ class Requesters:
         distinguished. If another session is left, the records of the ended session therefore stay acquired until their
         locks expire or the other session ends.
 
-        The end is ignored if a fetch that the requester appended after `append_ms` got records. Such a fetch belongs to
-        a later session. The end of the earlier session was then read late, from another partition of the request topic.
+        If a later fetch of the requester (appended after `append_ms`) got records, the call has no effect. That fetch
+        belongs to a later session, and the end of the earlier session was read late, from another partition of the
+        request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):
@@ -81,10 +83,10 @@ class Requesters:
         return False
 
     def has_fetched_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
-        """Return whether a fetch of the member that was appended at or after `opened_ms` got records.
+        """Return whether the member has got records with a fetch that was appended at or after `opened_ms`.
 
-        A request about a session that was opened at `opened_ms` is then outdated. The comparison includes `opened_ms`,
-        because the first fetch of a session may be appended in the same millisecond.
+        If so, a request about the session that was opened at `opened_ms` is outdated. The comparison includes
+        `opened_ms`, because the first fetch of a session may be appended in the same millisecond.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         return 0 <= opened_ms <= max(times.values(), default=-1)
@@ -92,8 +94,8 @@ class Requesters:
     def has_acquired_after(self, partition: int, member_id: str, member_epoch: int) -> bool:
         """Return whether the member has acquired records with a higher epoch, because it has joined again.
 
-        A request to release the member with `member_epoch` was then read late, from another partition of the request
-        topic. The result is False if `member_epoch` is -1 (unknown).
+        If so, the request to release the member with `member_epoch` was read late, from another partition of the
+        request topic. The result is False if `member_epoch` is -1 (unknown).
         """
         return 0 <= member_epoch < self._epochs.get(partition, {}).get(member_id, -1)
 
@@ -105,10 +107,10 @@ class Requesters:
         now_ms: int,
         reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the requesters that must be notified because members of the requesters `waiting` wait for records.
+        """Return the requesters to notify that members of other requesters (`waiting`) wait for records.
 
-        These are the gateways `reservers` and all requesters of members for which `holds` is true, except those in
-        `waiting`. The result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
+        The result has the gateways `reservers` and the requesters of each member for which `holds` is true, but no
+        requester in `waiting`. The result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
@@ -134,8 +136,8 @@ class Requesters:
         return self._members.setdefault(partition, {}).setdefault(member_id, {})
 
 
-#: How long a request waits in ms until its share-partition is loaded, before it is rejected. A fetch does not wait
-#: longer than its MaxWaitMs.
+#: Time in ms after which a request is rejected if its share-partition is still not loaded. A fetch does not wait longer
+#: than its MaxWaitMs.
 PENDING_MS = 10_000
 
 #: Maximum number of pending rows of a key. Further rows are rejected, so that invalid requests cannot fill the state.

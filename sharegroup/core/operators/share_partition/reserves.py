@@ -28,8 +28,8 @@ def serve_reserves(
 ) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses.
 
-    After each request, if the gateway that sent it holds reserved offsets, the gateway's lease is extended. The lease
-    then lasts at least until `lease_ms` after the time of this batch.
+    If the gateway holds reserved offsets after its request, its lease is extended. The lease then lasts for at least
+    `lease_ms` after the time of this batch.
     """
     managed = state.get(partition)
     if managed is None:
@@ -59,9 +59,9 @@ def are_next_records_reserved(state: ShardState, partition: int) -> bool:
 
 
 def _begin_epoch(managed: ManagedPartition, request: ReserveRequest) -> bool:
-    """End the gateway's reservations of earlier epochs than the request's. Return False if the request is outdated.
+    """End the gateway's reservations of earlier reservation epochs. Return False if the request is outdated.
 
-    The request is outdated if the gateway has reservations of a later epoch. No reservation ends then.
+    The request is outdated if the gateway has reservations of a later epoch. An outdated request ends no reservation.
     """
     own = reserver_id(request.reply_to, request.reservation_epoch)
     others = [found for found in managed.window.reservers() if requester_of(found) == request.reply_to and found != own]

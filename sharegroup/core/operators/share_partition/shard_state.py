@@ -32,8 +32,8 @@ class ShardState:
 
     The constructor restores the state from the text that `dump` returned, or creates an empty state if the text is
     None. It raises ValueError if the text has another format version. `topic` is the name of the topic. `deleted_ms` is
-    the time at which the topic was deleted, or None. `now_ms` and `earliest_ms` are the times of the current batch
-    (`share_partition_operator`).
+    the time at which the topic was deleted, or None if it exists. `now_ms` and `earliest_ms` are the times of the
+    current batch (`share_partition_operator`).
     """
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
@@ -143,7 +143,7 @@ class ShardState:
     def demand_response(
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> FetchResponse:
-        """Return the response to a waiting fetch, with its acquired ranges. Without them, the response is empty."""
+        """Return the response to a waiting fetch, with the ranges `acquired`. Without ranges, the response is empty."""
         config = self.configs.get(partition)
         was_delivered = any(delivery_count > 1 for _, _, delivery_count in acquired)
         return FetchResponse(

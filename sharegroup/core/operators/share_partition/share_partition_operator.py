@@ -10,13 +10,13 @@ content as the state batches, so they are not stored separately. *Demands* are f
 Clocks. All times are broker times (`kafka_clients.job_clock`), and all are passed in.
 - `now_ms` starts new locks. It is the time of the broker whose clock is ahead of the others at the start of the batch,
   or the append time of the newest request in the batch, if that is later.
-- `earliest_ms` is the time of the broker whose clock is behind. It decides how long a request has waited.
+- `earliest_ms` is the time of the broker whose clock is behind. It is used to compute how long requests have waited.
 - The *expiry clock* ends locks. It is the time of a tick. By then, all requests that were appended before that time
   have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
   applied before its lock can expire. An acknowledgement that was appended too late is rejected, even if no tick has
-  ended its lock yet. The append time of a request does not end locks, because earlier requests may not have been read
-  yet. They may be in other partitions of the topic, because partitions can be added to it.
-The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
+  ended its lock yet. The append time of a request does not end locks, because requests with earlier append times may
+  not have been read yet. Such requests may be in other partitions of the request topic, because partitions can be added
+  to this topic. The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
 
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
 demands share new records evenly, so that a large one does not starve the others.
