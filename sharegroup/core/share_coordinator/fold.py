@@ -1,8 +1,8 @@
 """Computation of the state of each share-partition from the records in the `share_group_state` table.
 
 Records must be in commit order. The rules are those of `share_group_offset`. To save time, the batches of a
-share-partition are combined once at the end, not once per record. The result is the same: batches below the start
-offset are dropped, and the start offset never decreases between two snapshots.
+share-partition are combined once at the end, not once per record. The result is the same, because batches below the
+start offset are dropped and the start offset never decreases between two snapshots.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Combination of state batches that may overlap into sorted and disjoint batches.
+"""Combine state batches, which may overlap, into sorted and disjoint batches.
 
 Theory of operation
 -------------------

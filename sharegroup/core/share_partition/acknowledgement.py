@@ -64,7 +64,8 @@ def acknowledge_batch(
 
     - `start_offset`: offsets below this value are skipped.
     - `ended`: the highest offset that the request has acknowledged so far, apart from RENEWs.
-    - `granted`: the delivery count of each offset in the delivery that the batch acknowledges. None: not checked.
+    - `granted`: the delivery count that each offset had in the acknowledged delivery. If None, the counts are not
+      checked.
 
     Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, if the delivery count of a record
     differs from `granted`, or if an offset is acknowledged twice.

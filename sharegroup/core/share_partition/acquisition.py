@@ -46,9 +46,9 @@ def fetch_budget(
 ) -> Budget:
     """Return the limits of a fetch: how many records it may acquire, and up to which offset.
 
-    While fewer than `max_record_locks` records are in flight (`window_size`), the fetch may acquire records up to this
-    number. At the limit, the fetch may acquire only records that are already in flight. All of these can then still be
-    delivered again.
+    `window_size` is the number of records in flight. If it is below the limit `max_record_locks`, the fetch may acquire
+    at most the difference. At the limit, the fetch may acquire only records that are already in flight, so all of these
+    can still be delivered again.
     """
     if window_size < max_record_locks:
         return Budget(min(max_records, max_record_locks - window_size), log_end_offset - 1)
@@ -89,8 +89,8 @@ def _select_from_batch(
     """Yield the ranges that are acquired from one fetch batch, at most `room` records.
 
     The first record whose delivery count is at least `threshold` determines how many records of the batch are delivered
-    together. The records before this one count towards the number. If they already reach the number, the number is
-    ignored, as in Kafka.
+    together (`batch_share`). This number includes the records before that record. If that many records already precede
+    it, the number is ignored, as in Kafka. `limit` is the delivery count limit.
     """
     selected = 0
     share: int | None = None

@@ -35,7 +35,7 @@ from sharegroup.types import Cause, RecordState, StateBatch, Transition
 PIECE_RANGES = 256
 #: Only transitions with these causes may add offsets to the window.
 _ADDING = (Cause.FETCH, Cause.RESERVE)
-#: From ACQUIRED, transitions with these causes are legal only for records that a gateway has reserved.
+#: A transition from ACQUIRED with one of these causes is legal only for records that a gateway has reserved.
 _OF_RESERVED = (Cause.RESERVE, Cause.ASSIGN, Cause.UNRESERVE)
 
 
@@ -105,7 +105,7 @@ class InFlight:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def trim_undelivered(self) -> None:
-        """Remove AVAILABLE records that were never delivered from the end of the window."""
+        """Remove the records at the end of the window that are AVAILABLE and were never delivered."""
         while self._pieces:
             piece = self._pieces[-1]
             first, last, record = next(piece.reversed_items())
@@ -271,7 +271,7 @@ class InFlight:
         return window
 
     def _counted(self, piece: WindowPiece, change: Callable[..., None], *arguments: Any) -> None:
-        """Call `change`, a method of `piece`, and update the number of AVAILABLE records if it is known."""
+        """Call `change`, a method of `piece`. If the number of AVAILABLE records has been counted, update it."""
         if self._available_count is None:
             change(*arguments)
         else:

@@ -18,8 +18,8 @@ class InFlightRecord(NamedTuple):
             holder left the group. Otherwise None.
         lock_deadline_ms: The time at which the lock of an ACQUIRED record expires. None in other states.
         batch_first: First offset of the record's fetch batch, which throttling uses. The fetch batch is the range that
-            one fetch read from the log, or one batch of the loaded state. It is -1 for terminal and reserved records,
-            so that neighbouring ranges of them can be merged.
+            one fetch read from the log, or one batch of the loaded state. Terminal and reserved records have -1, so
+            that neighbouring ranges of such records can be merged.
         batch_last: Last offset of the fetch batch, or -1 like `batch_first`.
     """
 

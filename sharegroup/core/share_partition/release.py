@@ -92,8 +92,9 @@ def undo_deliveries(
 ) -> tuple[Transition, ...]:
     """Return the transitions that undo the deliveries `acquired`. Records that were delivered again since are left out.
 
-    Each delivery raises the delivery count, so a record with an equal count was not delivered again. Its last holder
-    must also be `member_id`, because the delivery after an undone one has the same count. Ranges may overlap.
+    Each delivery raises the delivery count, so a record with an equal count was not delivered again. The record's last
+    holder must also be `member_id`, because after a delivery is undone, the next one has the same count. Ranges may
+    overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1

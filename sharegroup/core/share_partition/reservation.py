@@ -44,7 +44,7 @@ def reserver_id(requester: str, reservation_epoch: int) -> str:
 
 
 def requester_of(reserver: str) -> str:
-    """Return the `reply_to` of the gateway whose holder id `reserver_id` made."""
+    """Return the `reply_to` of the gateway in a holder id that `reserver_id` made."""
     return reserver.rpartition(_SEPARATOR)[0]
 
 
@@ -79,9 +79,9 @@ def reserve_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions that raise the number of offsets reserved for `reserver` to `records`.
 
-    Offsets of ended reservations are reserved first. They are still in the window, at or above `log_end_offset`. Then
-    follow the offsets of `free`, which start after the window. If `free` is None, nothing is reserved. If there are too
-    few offsets, fewer are reserved.
+    Offsets of ended reservations are reserved first. They are still in the window, at or above `log_end_offset`. The
+    offsets of `free`, which start after the window, are reserved next. If `free` is None, nothing is reserved. If there
+    are too few offsets, fewer are reserved.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))

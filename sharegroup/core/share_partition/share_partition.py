@@ -18,8 +18,9 @@ It moves over terminal (finished) records, up to the first record that is not te
 it. If the log start moves above the start offset, the start offset becomes exactly the log start, even if terminal
 records follow. The next acknowledgement or expiry then moves it over these records.
 
-Time. Time is an argument, and nothing expires by itself. The caller calls `expire(now_ms)` after `next_deadline_ms()`,
-and decides whether an acknowledgement that was in time is applied first. A lock expires strictly after its deadline.
+Time. Time is an argument, and nothing expires by itself. The caller calls `expire(now_ms)` after the time
+`next_deadline_ms()`. If an acknowledgement was in time, the caller should apply it before this call. A lock expires
+strictly after its deadline.
 
 Loaded holes. A durable state that Kafka wrote may lack offsets between the start and the end offset, because Kafka does
 not store which records are acquired. These offsets count as never delivered. The hole cursor (`_hole_cursor`) starts at
@@ -542,14 +543,15 @@ class SharePartition:
         return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
 
     def _trim_undelivered(self) -> None:
-        """Remove records that were never delivered from the end of the window, unless there are loaded holes."""
+        """Remove the records at the end of the window that were never delivered, unless there are loaded holes."""
         if self._hole_cursor is None:
             self._window.trim_undelivered()
 
     def _advance(self) -> None:
         """Move the start offset over the finished records at the head of the window.
 
-        While there are loaded holes, the start offset moves by whole batches and not past the hole cursor, as in Kafka.
+        While there are loaded holes (offsets without a state), the start offset moves by whole batches. It does not
+        pass the hole cursor, the offset up to which holes have been fetched. Both rules are Kafka's.
         """
         if self._window.first_offset != self.start_offset:
             return
@@ -598,8 +600,8 @@ class SharePartition:
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
         """Raise RequestError if the batch does not fit the records in flight.
 
-        This is so if it begins before the first record in flight, or if its last offset is not in flight or only
-        reserved.
+        This is so if the batch begins before the first record in flight, or if its last offset is not in flight. A
+        reserved offset counts as not in flight.
         """
         first_known = self._window.first_offset
         if first_known is None:
