@@ -74,7 +74,8 @@ class GatewayParts:
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         job = _job_channel(config, settings, self.cluster)
         self.job: JobChannel = job
-        #: {cell: channel to the job of that cell}, for metrics. Without cells, the only key is empty.
+        #: {cell: channel to the cell's job}, for metrics. A cell is one of several jobs that run side by side. If no
+        #: cells are configured, the only key is "".
         self.channels: Mapping[str, CellChannel] = job.cells
         self.reachability = Reachability()
         self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
@@ -190,7 +191,7 @@ def _quotas(config: GatewayConfig) -> Quotas:
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
-    """Return a channel to the job or, if cells are configured, a channel to the jobs of all cells."""
+    """Return a channel to the job. If cells (jobs that run side by side) are configured, it reaches the jobs of all."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:
         return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)

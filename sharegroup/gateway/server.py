@@ -91,7 +91,7 @@ class Gateway:
 
     @property
     def addresses(self) -> Mapping[int, tuple[str, int]]:
-        """{id of an upstream broker: (host, port) that this gateway sends to clients for the broker}."""
+        """The addresses that clients receive from this gateway, as {id of the upstream broker: (host, port)}."""
         return self.parts.listeners.addresses
 
     async def _refresh(self) -> None:

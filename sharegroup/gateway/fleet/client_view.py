@@ -12,7 +12,7 @@ _FIRST_ID, _IDS = 2**30, 2**28
 
 
 class Standby(NamedTuple):
-    """The standby port of another gateway, which clients receive as one more broker."""
+    """The standby port of a gateway. Clients of the neighbouring gateway receive it as one more broker."""
 
     node_id: int
     address: GatewayAddress

@@ -93,8 +93,8 @@ class Fleet:
         """Announce that this gateway stops. From now on, clients receive the next gateway's addresses.
 
         If `stays` returns True for a client's connection id, the client still receives this gateway's addresses. The
-        reason is that librdkafka closes a connection when the broker's address changes. It would lose acknowledgements
-        that it has not sent yet.
+        reason is that librdkafka closes a connection when the broker's address changes. It would then lose those
+        acknowledgements that it has not sent yet.
         """
         self._is_leaving, self._must_stay = True, stays
         try:
@@ -149,9 +149,9 @@ class Fleet:
     async def _neighbour(
         self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
     ) -> GatewayRow | None:
-        """Return the first reachable gateway in the direction of `next_to`; None if there is none.
+        """Return the nearest reachable gateway in one direction of the ring of gateways; None if there is none.
 
-        Unreachable gateways are marked as lost.
+        `next_to` is `next_gateway` or `previous_gateway`. Unreachable gateways are marked as lost.
         """
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):

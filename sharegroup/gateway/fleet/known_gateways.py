@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 
-#: How long the last row of a gateway is kept after its validity has ended. An older row may still arrive from the topic
-#: of another cell (another job).
+#: How long the last row of a gateway is kept after its validity has ended. This is needed to ignore an older row that
+#: arrives late from the topic of another cell (another job).
 _KEPT_MS = 60_000
 
 
@@ -41,7 +41,7 @@ class KnownGateways:
         return was_there != (now_ms < found.until_ms)
 
     def mark_lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """Mark a gateway as unreachable until the gateway announces itself again after `now_ms`."""
+        """Mark a gateway as unreachable. An announcement that is not older than `now_ms` ends this state."""
         if standby in self._entries:
             heard = self._entries[standby]
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)

@@ -34,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A config key from which a config can get its value, with the value as text and its source."""
+    """A possible source of a config's value: the name of a config, the value as text, and Kafka's source id."""
 
     name: str
     value: str
@@ -125,7 +125,7 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the job's value as text, for a group without a value. If the job has a list, this is its first element."""
+    """Return the job's value as text, for groups that have no value. For a list, return its first element."""
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 

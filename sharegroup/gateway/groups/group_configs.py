@@ -1,4 +1,4 @@
-"""The effective configs of each group, including those that requests have set. They are read without I/O."""
+"""The effective configs of each group, including the configs that requests have set. Lookups need no I/O."""
 
 import asyncio
 import contextlib

@@ -26,7 +26,7 @@ class OpenOutcomes(Generic[K]):
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait for the outcomes of `keys` that are open now; for those of all keys if `keys` is None."""
+        """Wait for the outcomes of `keys` that are not known now. If `keys` is None, wait for those of all keys."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:
@@ -46,4 +46,4 @@ class OpenOutcomes(Generic[K]):
 
 
 class OpenLeaves(OpenOutcomes[str]):
-    """The leaves of each group that were answered before the job processed them. Descriptions wait for these leaves."""
+    """Leaves that were answered but not processed by the job yet, by group. Descriptions of a group wait for them."""

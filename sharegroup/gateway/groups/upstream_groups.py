@@ -75,8 +75,8 @@ class UpstreamGroups:
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
         """Return whether a share group has this id and no other group does.
 
-        Both exist if the other group was created without a gateway. Requests of the other group's members are then
-        forwarded.
+        Two groups can have the same id if the other group was created without a gateway. Requests of the other group's
+        members are then forwarded.
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 

@@ -36,8 +36,8 @@ OWN_VERSIONS = {
     91: (0, 0),  # AlterShareGroupOffsets
     92: (0, 0),  # DeleteShareGroupOffsets
 }
-#: {api key: highest offered version} of some APIs that the gateway forwards or rewrites. Either newer versions have
-#: broker addresses in tagged fields, or the gateway's classes cannot rewrite them.
+#: {api key: highest offered version}. The gateway does not offer newer versions of these APIs. It cannot rewrite them,
+#: or they have broker addresses in tagged fields.
 VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: FindCoordinator and DescribeCluster, which the gateway handles itself in the versions that the broker offers.
 REWRITTEN = frozenset({10, 60})
@@ -103,7 +103,8 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
     """Return the upstream's features up to the levels in `FEATURE_CAPS`, and `share.version`.
 
     Features whose lowest level is above the cap are omitted. Java clients before 3.8 fail on features whose lowest
-    level is 0. The result has none, because brokers omit such features in the version that the gateway requests.
+    level is 0. The result contains no such feature, because the gateway requests a version of ApiVersions in which
+    brokers omit them.
     """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
@@ -138,7 +139,7 @@ def _capped(feature: str, level: int) -> int:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the response to a request of an unknown version, in version 0 (KIP-511). The client retries."""
+    """Return the version 0 response to an ApiVersions request of an unknown version (KIP-511). The client retries."""
     low, high = OWN_VERSIONS[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

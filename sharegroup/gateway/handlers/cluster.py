@@ -37,7 +37,7 @@ _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR
 #: Host and port in responses for a broker that clients cannot reach.
 _NOWHERE = "", -1
 _TRY_AGAIN = "the client may have moved to this gateway: retry"
-#: Maximum size of `ClusterApis._moved`.
+#: Most connection ids in `ClusterApis._moved`. If there are more, the oldest one is removed.
 _MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
@@ -62,7 +62,8 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
-        #: Ids of connections whose client may have moved here and has sent its first FindCoordinator, oldest first.
+        #: Connections that have sent a FindCoordinator and whose clients may have moved here from another gateway. The
+        #: keys are connection ids, oldest first.
         self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
@@ -77,7 +78,7 @@ class ClusterApis:
     async def build_metadata(
         self, request: Request[MetadataRequest], response: MetadataResponse, topics: list[_Topic]
     ) -> MetadataResponse:
-        """Return a response with the brokers of `response`, at addresses of gateways, and with `topics`."""
+        """Return a response with `topics` and the brokers of `response`. The brokers get the addresses of gateways."""
         if self._listeners.without_port(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
             await self._open_ports()
@@ -217,10 +218,10 @@ class ClusterApis:
             self._security.authorize_find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """Return the brokers with the gateway's addresses, without the standby port of another gateway.
+        """Return the brokers with the gateway's addresses. Standby ports of other gateways are not included.
 
         Controllers (endpoint type 2) are omitted, because they have no ports at the gateway. A fenced broker that was
-        never active has no port either. If the request includes fenced brokers, such a broker is returned with port -1.
+        never active has no port either. If the client requests fenced brokers, it receives such a broker with port -1.
         """
         response = await self._describe(request)
         view = await self._view_of(request.caller)

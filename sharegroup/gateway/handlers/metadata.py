@@ -1,4 +1,4 @@
-"""Handles Metadata, if possible from a cached snapshot of the upstream's response, because that costs little.
+"""Handles Metadata. To save work, the metadata comes from a cached snapshot of the upstream's response if possible.
 
     the request is for              the metadata comes from
     all topics, or large metadata   the snapshot, which is first refreshed if it is not fresh
@@ -26,8 +26,8 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: Metadata up to this size is requested from the upstream if the snapshot is not fresh, because that takes no longer
-#: than refreshing the snapshot.
+#: The largest metadata, in bytes, that is requested from the upstream if the snapshot is not fresh. For larger
+#: metadata, the snapshot is refreshed instead.
 LARGE_BYTES = 16_384
 #: The first version of the response with topic ids.
 TOPIC_IDS_VERSION = 10
@@ -96,7 +96,7 @@ class Metadata:
 
 
 def _requests_all(request: Request[MetadataRequest]) -> bool:
-    """Return whether all topics are requested: with null or, in version 0, with an empty list."""
+    """Return whether all topics are requested. The list of topics is then null or, in version 0, empty."""
     topics = request.body.topics
     return topics is None or (request.version == 0 and not topics)
 
@@ -109,7 +109,7 @@ def _requests_operations(request: Request[MetadataRequest]) -> bool:
 
 
 def _piece(snapshot: MetadataBytes, topic: _RequestTopic) -> TopicPiece | None:
-    """Return a requested topic from the snapshot, by name or else by id; None if the snapshot lacks it."""
+    """Return a requested topic from the snapshot; None if the snapshot lacks it. If it has no name, its id is used."""
     return snapshot.by_id.get(topic.topic_id) if topic.name is None else snapshot.topics.get(topic.name)
 
 

@@ -33,7 +33,8 @@ SECOND_REFRESH_S = 1.0
 class PassthroughRequests:
     """Authorizes forwarded requests and creates clients' links to brokers.
 
-    `settings` are the kafka-python settings of the links. `groups` returns which group ids belong to share groups.
+    `settings` are the kafka-python settings of the links. `groups` finds out whether a group id belongs to a share
+    group.
     """
 
     def __init__(

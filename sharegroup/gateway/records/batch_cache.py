@@ -135,9 +135,10 @@ class BatchCache:
 
 
 def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPart | None:
-    """Return the batches from `offset` on, with about `max_bytes` of data batches; None if `chunks` is empty.
+    """Return the batches from `offset` on, up to about `max_bytes`; None if `chunks` is empty.
 
-    `chunks` is a result of `lookup`. The batch that reaches `max_bytes` is included, so that each call makes progress.
+    `chunks` is a result of `lookup`. Only data batches count towards `max_bytes`. The batch that reaches this limit is
+    included, so that each call makes progress.
     """
     if not chunks:
         return None

@@ -43,9 +43,9 @@ class RecordBatch(NamedTuple):
     Attributes:
         base_offset: its first offset.
         last_offset: its last offset.
-        is_control: it contains a transaction marker.
-        is_aborted: it belongs to an aborted transaction and was read with read_committed.
-        is_empty: compaction has removed all its records (magic 2 only).
+        is_control: whether it contains a transaction marker.
+        is_aborted: whether it belongs to an aborted transaction and was read with read_committed.
+        is_empty: whether compaction has removed all its records (magic 2 only).
         data: its bytes including the header, as a view into the response.
     """
 

@@ -68,9 +68,9 @@ class Slice(NamedTuple):
 
 
 def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
-    """Return the first of `ranges`, as far as they may be delivered in one response. `ranges` must not be empty.
+    """Return the ranges at the start of `ranges` that may be delivered in one response.
 
-    A record in its last delivery attempt is delivered alone (`last_attempts`).
+    A record in its last delivery attempt is delivered alone (`last_attempts`). `ranges` must not be empty.
     """
     together = attempts_together(ranges, delivery_count_limit)
     if together == len(ranges):

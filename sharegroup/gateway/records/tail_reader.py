@@ -48,7 +48,7 @@ TIMEOUT_S, LOST_AFTER_S = 3.0, 5.0
 
 
 class Connections(Protocol):
-    """Returns connections to brokers that only the tail reader uses; implemented by `NodeConnections`."""
+    """Returns connections to brokers. Only the tail reader uses these connections. Implemented by `NodeConnections`."""
 
     def get(self, node_id: int) -> ReconnectingConnection:
         """Return the connection to a broker. Raises UpstreamUnavailableError if the broker is unknown."""
@@ -121,7 +121,7 @@ class TailReader:
         broker.start()
 
     def _retry_later(self, position: LogPosition, offset: int) -> None:
-        """Read the partition again after a pause, from the leader that refreshed metadata contains."""
+        """Read the partition again after a pause. Metadata is refreshed before, because the leader may have changed."""
         if self._is_lost(position.key, asyncio.get_running_loop().time()):
             return
         task = asyncio.ensure_future(self._retry(position, offset))
@@ -147,7 +147,10 @@ class TailReader:
         return True
 
     def on_failure(self, session: FetchSession, started_s: float) -> None:
-        """Begin a new fetch session after a read that started at `started_s` has failed."""
+        """Handle the failure of a read that started at `started_s`. The next read begins a new fetch session.
+
+        Partitions whose reads have failed for too long are removed and reported as lost.
+        """
         session.reset()
         for key in session.partitions():
             self._is_lost(key, started_s)

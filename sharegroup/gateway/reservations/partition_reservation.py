@@ -32,10 +32,11 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import OffsetRange
 
-#: The smallest number of offsets in a slice (one request for offsets), for each waiting member and in total.
+#: A slice (the offsets of one request) has at least this many offsets for each waiting member, and at least this many
+#: in total.
 RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
-#: At the observed rate, a slice should last for this many ms, and also for this many response times of the job, whose
-#: micro-batches may be slow. Half of the slice must last until the next slice arrives.
+#: At the observed rate, a slice should last for at least this many ms, and for at least this many response times of the
+#: job. Half of the slice must last until the next slice arrives, even if micro-batches are slow.
 SLICE_MS, SLICE_RESPONSES = 3_000, 4
 #: Pause before the next request after a failure.
 FAILURE_PAUSE_MS = 1_000
@@ -47,8 +48,8 @@ LOST_AFTER_MS = 5_000
 class PartitionReservation:
     """Stores the reserved offsets of one share-partition, and decides when to request more. Times are in ms.
 
-    Each reservation epoch is the next number from `epochs`. All reservations of this gateway use the same iterator, so
-    no epoch is used twice.
+    A new epoch (see the module's docstring) takes the next number from `epochs`. All reservations of this gateway use
+    the same iterator, so that no number is used twice.
     """
 
     def __init__(self, epochs: Iterator[int]) -> None:
@@ -84,7 +85,11 @@ class PartitionReservation:
         return wanted if is_half_used else None
 
     def may_request(self, now_ms: int) -> bool:
-        """Return whether more offsets may be requested: half of the last slice is used, and no request is open."""
+        """Return whether more offsets may be requested now.
+
+        At least half of the last slice (the offsets of one request) must be used. No request may be open, and the pause
+        after a failure must have ended.
+        """
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
         return all(now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
@@ -152,7 +157,7 @@ class PartitionReservation:
         self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
-        """Begin a new epoch without offsets. The old ones were returned to the job, or their state is unknown."""
+        """Begin a new epoch without offsets. The previous offsets have been returned, or their state is unknown."""
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()

@@ -42,8 +42,8 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is returned when no member has waited for `IDLE_MS` and records have arrived, because members of other
-#: gateways could receive these. If no records have arrived, it is returned only after `EMPTY_IDLE_MS`, because each
+#: A reservation is returned when no member has waited for `IDLE_MS` and records have arrived. Members of other gateways
+#: can then receive these records. If no records have arrived, it is returned only after `EMPTY_IDLE_MS`, because each
 #: reservation costs two rows.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: The leases of a group's members are looked up again when the longest of these leases has only this time left.
@@ -68,7 +68,7 @@ class ReservedDelivery:
         self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
         self._partitions: dict[SharePartitionKey, ReservedPartition] = {}
         self._by_log: dict[CacheKey, dict[ReservedPartition, None]] = {}
-        #: {cell: lease of this gateway at the cell's job}.
+        #: {cell: lease of this gateway at the cell's job}. A cell is one of several jobs that run side by side.
         self._own_leases: dict[str, GatewayLease] = {}
         #: Rows that return reservations to the job. Their append has failed and will be repeated.
         self._unsent: list[UnreserveRequest] = []
@@ -84,7 +84,7 @@ class ReservedDelivery:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether members wait or waited recently for reserved records, or rows must still be appended."""
+        """Whether there are share-partitions with members that wait or recently waited, or rows still to append."""
         return bool(self._partitions or self._unsent)
 
     @property
@@ -234,7 +234,7 @@ class ReservedDelivery:
             self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
     def _follow(self, partition: ReservedPartition) -> None:
-        """Read the end of the log continuously, from the log end offset in the job's response."""
+        """Read new records continuously. The first read begins at the log end offset in the job's response."""
         topic, reservation = self._cluster.topic_by_id(partition.topic_id), partition.reservation
         if topic is None or reservation.log_end_offset < 0:
             self._give_back(partition)
@@ -269,7 +269,10 @@ class ReservedDelivery:
         return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
-        """Append a row, and retry until that succeeds. Otherwise the reservation would last until the gateway stops."""
+        """Append a row that returns a reservation, and retry until the append succeeds.
+
+        Without this row, the reservation would last until the gateway stops.
+        """
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:
@@ -312,7 +315,7 @@ class ReservedDelivery:
                 return
 
     def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
-        """Append an assignment, and deliver its records when the row is durable. Return False if it cannot be sent."""
+        """Append a row that assigns records, and deliver them when the row is durable. Return False if that fails."""
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:
@@ -348,9 +351,10 @@ class ReservedDelivery:
     ) -> None:
         """Add the records of an assignment to the member's buffer if the job will certainly apply the row.
 
-        If the row was appended too late or its outcome is unknown, the records are not sent. If the job applies the row
-        nevertheless, they become available when their locks expire. No row returns them, because the member may have
-        acquired them from the job since then. If only the member has left, a row returns the records.
+        If the row was appended too late or the outcome of the append is unknown, the records are not sent. The job may
+        apply the row nevertheless. The records then become available when their locks expire. No row returns them,
+        because the member may have acquired them from the job since then. If the row was appended in time but the
+        member has left, a row returns the records.
         """
         loop = asyncio.get_running_loop()
         chosen_s = loop.time()

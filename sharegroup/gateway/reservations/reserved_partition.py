@@ -30,8 +30,8 @@ class ReservedPartition:
         #: has been read.
         self.log: CacheKey | None = None
         self.end_offset = 0
-        #: The time until which the group certainly has a member at this gateway. It has had one without interruption
-        #: since the reservation began. -1 means that the time is not known.
+        #: The time until which the group certainly has a member at this gateway; -1 if unknown. Until this time, the
+        #: group has had a member without interruption since the reservation began.
         self.has_member_until_ms = -1
 
     def waiting(self) -> list[MemberPartition]:

@@ -5,15 +5,16 @@ acquires more records than a fetch needs, and serves the next fetches from its b
 job for records is called a *demand*. It waits at the job until there are records. The number of records depends on the
 observed behaviour of the member:
 
-- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. Later demands are for
-  more only if the member is likely to fetch again soon. Otherwise it would hold records that other members could have.
+- The first demand is for the records that the fetch may receive, or for `min_records` if that is more. Later demands
+  are for more only if the member is likely to fetch again soon. A member that fetches late would otherwise hold
+  records that other members could have.
 - Read-ahead starts only if the member consumes the records of a first demand in two fifths of the lock duration.
   Processing may take another two fifths. The last fifth is left for the acknowledgement.
 - `target` is the number of records that the buffer and the open demand should hold together. A demand is sent when the
   buffer holds less than half of the target.
-- The target grows if the job returns as many records as requested, but the buffer runs empty or would run empty before
-  the next response. The new target is computed from the member's rate and the round trip to the job. It is 2 to 32
-  times the previous target. The limit of 32 bounds the number of records that a wrong estimate acquires.
+- The target grows if two conditions are true. The job has returned as many records as requested, and the buffer has run
+  empty or would run empty before the next response. The new target is computed from the member's rate and the round
+  trip to the job. It is 2 to 32 times the previous target, so that a wrong estimate does not acquire too many records.
 - All members that use a share-partition share its locks (`share_locks`). If there are several members, each is sent at
   most half of its share at once. The other half can then be read ahead while the member processes the first half.
   Otherwise there might be no locks for more records until the member acknowledges. The first delivery of a member is
@@ -34,14 +35,15 @@ from sharegroup.gateway.sessions.demands import FetchDemand
 
 #: The fraction of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
-#: The first delivery of a member has at most this part (1/n) of the records that the member may hold. The result is
-#: kept between a lower and an upper limit. If a record takes 200 ms, the upper limit takes 25 s.
+#: Limits of the first delivery to a member: a part (1/n) of the records that the member may hold, but at least
+#: `_MIN_FIRST_DELIVERY` and at most `_MAX_FIRST_DELIVERY`. If a record takes 200 ms, 125 records take 25 s.
 _FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
 _MIN_GROWTH, _MAX_GROWTH = 2, 32
 #: Number of round trips to the job for which the target should last. A demand is sent when half of the target is left.
 #: That half must last until the response.
 _ROUND_TRIPS = 3
-#: After a demand has lingered, the buffered records must last for this many round trips. The next one may be slower.
+#: When a demand has waited for other demands (`linger_ms`), the buffered records must still last for this many round
+#: trips. More than one is needed, because the next round trip may be slower than usual.
 _MARGIN_TRIPS = 3
 
 
@@ -73,7 +75,7 @@ class Credit:
 
     @property
     def wanted(self) -> int:
-        """The number of records to request for the member's newest fetch, without read-ahead; 0 if it sent none."""
+        """The number of records to request for the member's newest fetch, without read-ahead; 0 before the first."""
         return self._wanted
 
     # -- what the client does ------------------------------------------------------------------------------------------
@@ -105,7 +107,8 @@ class Credit:
     def record_empty_buffer(self, now_ms: int, is_asked_ahead: bool) -> None:
         """Record that a fetch found the buffer empty.
 
-        If `is_asked_ahead` is True, a read-ahead demand was open at that time. The read-ahead was then too small.
+        `is_asked_ahead` is True if a read-ahead demand was open at that time, which shows that the read-ahead was too
+        small.
         """
         self._consumption.record_delivery_end(now_ms)
         self._is_idle = False
@@ -140,7 +143,10 @@ class Credit:
         return self._target - buffered if 2 * buffered < self._target else None
 
     def linger_ms(self, buffered: int, now_ms: int) -> int:
-        """Return how long a demand that is sent now may wait for others. `buffered` records are in the buffer."""
+        """Return how long a demand that is sent now may wait for other demands.
+
+        `buffered` is the number of records in the buffer.
+        """
         rate = self._consumption.rate(now_ms)
         if not (self._linger_ms and rate):
             return 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Most demands whose response is still accepted. Records in the response to an older demand have no valid locks.
+#: Most demands without a response that are kept. A response to an older demand is not accepted, because the locks of
+#: its records are no longer valid.
 _MAX_UNANSWERED = 100
 
 
@@ -35,8 +36,8 @@ class FetchDemand(NamedTuple):
 class FetchDemands:
     """The demands that were sent and have no response. At most one of them is standing.
 
-    A demand counts as lost after `lost_after_ms` without a response. For a demand for one attempt, this time is
-    `round_lost_after_ms`. A late response to a lost demand is still accepted.
+    A demand counts as lost after `lost_after_ms` without a response. A demand for a single attempt of the job
+    (`is_round`) counts as lost after `round_lost_after_ms`. A late response to a lost demand is still accepted.
     """
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
@@ -48,8 +49,9 @@ class FetchDemands:
     def can_send(self, now_ms: int, is_round: bool = False) -> bool:
         """Return whether a demand may be sent now.
 
-        No demand may be standing, and the pause after a rejected demand must have ended. A standing demand that counts
-        as lost may be replaced. With `is_round`, a standing demand that waits until there are records may be replaced.
+        The pause after a rejected demand must have ended. A standing demand (sent, without a response) prevents further
+        demands until it counts as lost. `is_round` is True if the new demand is for a single attempt of the job. Such a
+        demand may replace a standing demand that waits until there are records.
         """
         standing = self._standing
         if standing is None or (is_round and not standing.is_round):

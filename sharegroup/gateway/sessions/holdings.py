@@ -1,8 +1,9 @@
 """The *holdings* of a member: the records of one share-partition that it was sent in its session. No clock, no I/O.
 
 For an acknowledgement, this module finds the acquired ranges and checks that their locks are valid. It also checks
-whether the outcomes of earlier requests about these ranges are known. Otherwise the gateway must not answer before the
-job has processed the acknowledgement. Costs depend on the number of ranges and batches, not on the number of records.
+whether the outcomes of earlier requests about these ranges are known. If an outcome is not known, the gateway must not
+answer before the job has processed the acknowledgement. Costs depend on the number of ranges and batches, not on the
+number of records.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Delivery(NamedTuple):
     Attributes:
         lock_deadline_ms: when its lock ends, in ms since the epoch.
         delivery_count: how often the range was delivered.
-        open_request_id: the id of the newest request about the range while the outcome of this request is not known;
+        open_request_id: the id of the newest request about the range, if the outcome of this request is not known yet;
             otherwise empty.
     """
 
@@ -82,7 +83,7 @@ class Holdings:
     def find_acknowledged(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgedRanges | None:
         """Return the ranges that `batches` acknowledge.
 
-        Returns None if the member does not hold one of the offsets, or if the lock of one has expired.
+        Returns None if the batches contain an offset that the member does not hold or whose lock has expired.
 
         The batches must have passed `check_batches`, which allows a batch to begin at the last offset of the previous
         one. Such an offset is counted once. `is_settled` is then False, because the job may reject the acknowledgement.
@@ -105,7 +106,10 @@ class Holdings:
         return AcknowledgedRanges(grants, min(deadlines), is_settled)
 
     def is_past_delivered(self, batches: Iterable[AcknowledgementBatch]) -> bool:
-        """Return whether the member holds records and `batches` contain an offset above the highest one it was sent."""
+        """Return whether `batches` contain an offset above the highest one that the member was sent.
+
+        Returns False if the member holds no records.
+        """
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def record_request(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:

@@ -81,8 +81,8 @@ class MemberIdentities:
         """Wait until the identity of a client process is known.
 
         Raises RequestError (SHARE_SESSION_NOT_FOUND) if that takes longer than `timeout_s`. The client then opens
-        another session. The identity is unknown until the gateway has answered a heartbeat of the process, and after
-        it was evicted.
+        another session. The identity of a static member is unknown until this gateway has answered a heartbeat of the
+        process. It is also unknown after its eviction from memory, until the next heartbeat.
         """
         try:
             async with asyncio.timeout(timeout_s):

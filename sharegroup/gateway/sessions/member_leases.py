@@ -17,7 +17,7 @@ MAX_KEPT = 100_000
 
 
 class Lease:
-    """The time until which a member is certainly in its group. A lease that has ended is never valid again."""
+    """The time until which a member is certainly in its group. After a call of `end`, it is never valid again."""
 
     __slots__ = ("_deadline_ms", "_is_over")
 
@@ -27,7 +27,7 @@ class Lease:
 
     @property
     def deadline_ms(self) -> int:
-        """When the lease ends, in ms since the epoch; -1 if it was never extended or has ended."""
+        """When the lease ends, in ms since the epoch; -1 before the first call of `extend` and after `end`."""
         return -1 if self._is_over else self._deadline_ms
 
     def extend(self, deadline_ms: int) -> None:
@@ -56,10 +56,10 @@ class MemberLeases:
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def get_or_create(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease that the response to a heartbeat will extend. Must be called before the heartbeat is sent.
+        """Return the lease of a member. If none is stored, create one.
 
-        If the member leaves its group before the response arrives, this lease ends. The response then has no effect on
-        it.
+        Must be called before a heartbeat is sent. The response to the heartbeat extends the returned lease. If the
+        member leaves its group before the response arrives, the lease ends, and the response does not make it valid.
         """
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())

@@ -50,7 +50,7 @@ RETRY_MS = 1_000
 #: How long (in ms) the job keeps a demand for one round, that is, for one attempt of the job. This is enough to load
 #: the share-partition, and to include records that were appended just before the fetch.
 ROUND_MS = 500
-#: A range is not sent to the member if its lock ends within this time. For short locks, this time is a part (1/n) of
+#: A range is not sent to the member if its lock ends within this time. For short locks, the limit is this part (1/n) of
 #: the lock duration.
 MIN_LOCK_LEFT_MS = 2_000
 _LOCK_DIVISOR = 4
@@ -83,9 +83,9 @@ class MemberPartition:
     ) -> None:
         self._counts = counts or DeliveryCounts()
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
-        #: When the session of a static member was opened (-1: no such session), and the id of the demand that reports
-        #: this time. Only one demand does so, because a job that restarts from the tables does not know which records
-        #: the member has received since then.
+        #: When a static member opened its session (-1: it has opened none), and the id of the demand that reports this
+        #: time. Later demands do not report it. Otherwise a job that restarts from the tables might release records
+        #: that the member has received since then.
         self._opened_ms, self._opening_id = -1, ""
         self.read_ahead = read_ahead
         self.holdings = Holdings()
@@ -109,7 +109,7 @@ class MemberPartition:
     # -- records -----------------------------------------------------------------------------------------------------
 
     def request_records(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
-        """Send a demand for `wanted` records and for read-ahead if needed. At most one demand is pending.
+        """Request records from the job if needed, for a fetch with MaxRecords `wanted` and for read-ahead.
 
         If `is_round` is True, the job responds after one attempt, even without records. The response increments
         `rounds`.
@@ -133,7 +133,10 @@ class MemberPartition:
     def assignment(
         self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int, valid_until_ms: int
     ) -> AssignRequest:
-        """Return a row that assigns reserved records to the member. It is void if appended after `valid_until_ms`."""
+        """Return a row that assigns reserved records to the member.
+
+        The row has no effect if it is appended after `valid_until_ms`. `epoch` is the epoch of the reservation.
+        """
         return AssignRequest(
             *self._row_header(),
             ranges=tuple(ranges),
@@ -216,10 +219,10 @@ class MemberPartition:
         self.on_change()
 
     def deliver(self, taken: Slice, now_ms: int) -> int | None:
-        """Move the records in a result of `slice_response` from the buffer to the holdings, and acknowledge its gaps.
+        """Move the records of a response from the read-ahead buffer to the holdings, and acknowledge gaps.
 
-        Gaps are offsets that have no record. Returns when the first lock of the moved records ends, in ms since the
-        epoch; None if there are no such records.
+        `taken` is a result of `slice_response`. Its gaps are offsets that have no record. Returns when the first lock
+        of the moved records ends, in ms since the epoch; None if no records were moved.
         """
         self._acknowledge_gaps(taken.gaps)
         sent = self.read_ahead.locked_ranges(taken.acquired)
@@ -228,7 +231,7 @@ class MemberPartition:
         return shortest_ms
 
     def must_wait_for_rest(self, taken: Slice, now_ms: int) -> bool:
-        """Return whether the fetch must wait for the rest of the record batch in which the slice ends.
+        """Return whether the fetch must wait until the member has acquired all of the last record batch in `taken`.
 
         Sends a demand for the missing records if needed.
         """
@@ -241,9 +244,9 @@ class MemberPartition:
         return records is not None
 
     def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
-        """Give the records of a response back to the job if their locks nearly expired while the response was built.
+        """Return the records of a response to the job if their locks nearly expired while the response was built.
 
-        Returns whether that was done. `lock_deadline_ms` is when the first of the locks ends.
+        The result is True if the records were returned. `lock_deadline_ms` is when the first of the locks ends.
         """
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
@@ -281,7 +284,10 @@ class MemberPartition:
             self.unacquire(expired)
 
     def unacquire_uncommitted(self) -> None:
-        """Return buffered records to the job that were acquired before the group was altered to read_committed."""
+        """Return to the job the buffered records that were acquired with read_uncommitted.
+
+        Called when the group has been altered to read_committed.
+        """
         self.unacquire(self.read_ahead.remove_uncommitted())
 
     def unacquire_read_ahead(self) -> None:
@@ -295,10 +301,10 @@ class MemberPartition:
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Start a new session. The job first releases all records that the member held, through any gateway.
+        """Start a new session. The job then releases all records that the member held through any gateway.
 
-        For a dynamic member, this sends a row. For a static member, the first demand reports the new session, so that
-        no other member receives the records in between.
+        For a dynamic member, this sends a row. For a static member, the first demand reports the new session. Therefore
+        no other member can receive the released records before the job has processed this demand.
         """
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""
@@ -328,7 +334,10 @@ class MemberPartition:
         self.unacquire(self.read_ahead.close())
 
     def on_member_left(self) -> None:
-        """Discard all state of a member that left its group. The job itself releases the member's records."""
+        """Discard the state of a member that left its group, and return its buffered records to the job.
+
+        The job itself releases the records that the member was sent.
+        """
         self.holdings.clear()
         self.unacquire(self.read_ahead.close())
         self.on_change()
@@ -361,10 +370,10 @@ class MemberPartition:
         The error is INVALID_REQUEST if an offset is above all that the member was sent, as in Kafka. Otherwise it is
         INVALID_RECORD_STATE.
 
-        The result is available as soon as the rows are durable, if the job is then certain to accept them. That
-        requires locks and a `lease` of the member that are valid for `margin_ms`, and no other open request about these
-        records. The job uses the time of the append, which the gateway then knows. In all other cases, including
-        renewals, the result is the job's response.
+        If the job is certain to accept the rows, the result is available as soon as they are durable. The locks and the
+        member's `lease` must be valid for at least `margin_ms`, and no other request about these records may be open.
+        The job compares both with the append time of the row, which the gateway also receives. In all other cases,
+        including renewals, the result is the job's response.
         """
         try:
             check_batches(batches, is_renew_ack)
@@ -397,7 +406,7 @@ class MemberPartition:
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
-        """Return records to the job that the member was sent but did not use. The result is (error code, message).
+        """Return to the job the records that the member was sent but did not use. The result is (error code, message).
 
         A lost row does no harm, because the locks of the records then expire.
         """
@@ -462,7 +471,7 @@ class MemberPartition:
         return answer.error_code, answer.error_message
 
     def _row_header(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
-        """Return the first fields of each row about the member."""
+        """Return the values of the first fields of a row, which are the same fields in all rows about members."""
         return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 
 

@@ -26,8 +26,8 @@ from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)
 
-#: Most bytes of one partition that are read for one response. Batches beyond MaxRecords would only cost time on the
-#: event loop.
+#: Most bytes of one partition that are read for one response. More bytes would mostly be batches beyond MaxRecords,
+#: which only cost time on the event loop.
 MAX_PARTITION_BYTES = 1_048_576
 
 
@@ -129,10 +129,11 @@ class MemberSession:
         self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Return buffered records to the job that the member will not fetch in time.
+        """Return to the job the buffered records that the member will not fetch in time.
 
         These are records whose locks have nearly expired, records of partitions that are no longer fetched, and all
-        records of an idle member. The arguments limit the time after which the member counts as idle.
+        records of an idle member. The time after which the member counts as idle depends on its usual pauses. It is at
+        least `least_idle_ms` and at most `most_idle_ms`.
         """
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
         for key, partition in self._partitions.items():
@@ -147,7 +148,7 @@ class MemberSession:
             partition.read_ahead.end_wait()
 
     def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Return buffered records to the job if the member no longer fetches their partition."""
+        """Return to the job the buffered records of those `partitions` that the member no longer fetches."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
@@ -186,9 +187,10 @@ class MemberSession:
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
     ) -> list[TopicIdPartition]:
-        """Return the partitions for which no response of the job has arrived since they were added to `rounds`.
+        """Return the partitions for which the job has sent no response since they were added to `rounds`.
 
-        `rounds` contains, for each partition, its number of responses at that time. Missing partitions are added.
+        `rounds` is {partition: number of the job's responses when the partition was added}. This method adds partitions
+        that `rounds` does not contain yet.
         """
         answered = {key: self.get_partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
@@ -256,14 +258,14 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Give records of a response back to the job if their locks nearly expired. Return whether that was done."""
+        """Return the records of a response to the job if their locks have nearly expired. The result is True if so."""
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
         """Read the log from `offset` into the cache. Return False if that is impossible now.
 
-        The caller must get the ranges again afterwards, because the buffer may change during the read.
+        The caller must then get the buffer's ranges again, because the buffer may have changed during the read.
         """
         if not self._reader.pause_s(position, offset):
             try:
@@ -284,7 +286,7 @@ class MemberSession:
         return False
 
     def _read_on(self, ranges: Sequence[AcquiredRange], position: LogPosition, covered_to: int) -> None:
-        """Start to read the log after offset `covered_to`, as far as the next response needs it for `ranges`."""
+        """Start to read the log at the first offset of `ranges` above `covered_to`, for the next response."""
         for first, last, _ in ranges:
             if last > covered_to:
                 self._reader.prefetch(position, max(first, covered_to + 1))

@@ -2,8 +2,8 @@
 
 A node is a broker as clients see it. A member has a session at each node that leads some of its partitions. If the
 leader of a partition changes, the partition moves to another session of the member, with the records that the member
-holds. The previous session may end before or after the new one. The records therefore do not depend on the previous
-session, and the member may acknowledge them through either session.
+holds. The end of the previous session does not release these records. The member may acknowledge them through either
+session.
 """
 
 from __future__ import annotations
@@ -141,15 +141,15 @@ class MemberSessions:
         return self._owners.get((session.key, key)) is session
 
     def get_member_partition(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
-        """Return the member's state in a share-partition, from the session that fetched the partition last."""
+        """Return the member's state in a share-partition. The session that last fetched it has this state."""
         owner = self._owners.get((session.key, key), session)
         return self.get_served(owner).get_partition(key)
 
     def end_session(self, session: ShareSession, is_final: bool = False) -> None:
         """End a session and release the records that the member holds through it, as Kafka's leaders do.
 
-        Records of a partition that was removed from the session, or that the member now fetches at another node, stay
-        locked. A static member keeps all its records for its next session, unless its client has ended this one
+        Records stay locked if their partition was removed from the session, or if the member now fetches it at another
+        node. A static member keeps all its records for its next session, unless its client has ended this one
         (`is_final`).
         """
         served = self._served.pop(session, None)
@@ -189,12 +189,12 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions. The job gets back the records that members hold."""
+        """End all sessions, and return the records that members hold to the job."""
         for session in list(self._served):
             self.end_session(session)
 
     def upkeep(self) -> None:
-        """Return buffered records to the job that members will not use or that other members wait for."""
+        """Return to the job the buffered records that members will not use in time or that other members wait for."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
@@ -271,7 +271,10 @@ class MemberSessions:
             served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Return buffered records that members will not consume soon to the job, because members elsewhere wait."""
+        """Return to the job the buffered records that members will not consume soon.
+
+        Called when members of other gateways wait for records.
+        """
         now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.member_partitions:

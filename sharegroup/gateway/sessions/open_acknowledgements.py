@@ -1,4 +1,4 @@
-"""Keeps the acknowledgements of each member whose outcome is not known yet. The member's leave must wait for them.
+"""Keeps acknowledgements whose outcome is not known yet. A member's leave must wait for its acknowledgements.
 
 A client may send its last acknowledgements on one connection and leave its group on another. Kafka's partition leaders
 accept such acknowledgements whether or not the member is still in its group. In this project, the job releases the
@@ -20,7 +20,7 @@ GRACE_S = 0.2
 
 
 class OpenAcknowledgements:
-    """The acknowledgements of all members of this gateway whose outcome is not known yet.
+    """The acknowledgements whose outcome is not known yet, for all members of this gateway.
 
     `holds` returns whether a member has records that it may acknowledge.
     """

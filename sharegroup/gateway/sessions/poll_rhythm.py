@@ -39,7 +39,8 @@ class PollRhythm:
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
         """Return whether the member has not fetched for `IDLE_INTERVALS` times its usual interval.
 
-        The limit is at least `least_ms` and at most `most_ms`. It is `most_ms` until a usual interval is known.
+        The required time without a fetch is at least `least_ms` and at most `most_ms`. It is `most_ms` until a usual
+        interval is known.
         """
         if self._left_ms is None:
             return False

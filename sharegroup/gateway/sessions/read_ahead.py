@@ -34,11 +34,11 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: The last acquired offset of an incomplete record batch whose other records were requested; None if there is
-        #: no such batch.
+        #: The last acquired offset of the record batch for which the missing records were requested last; None before
+        #: the first such request.
         self._rest_behind: int | None = None
-        #: Whether the newest records come from this gateway's reservation, not from the job. The gateway may assign the
-        #: rest of their record batch to another member.
+        #: Whether the newest records come from this gateway's reservation, not from the job. In that case, the gateway
+        #: may assign the rest of their record batch to another member.
         self._is_assigned = False
 
     @property
@@ -148,7 +148,7 @@ class ReadAhead:
         self.credit.record_demand()
 
     def record_failed_demand(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
-        """Delay the next demand by `retry_ms`, because this demand was rejected or could not be sent."""
+        """Delay the next demand by `retry_ms`, because the demand `demand_id` was rejected or could not be sent."""
         if self._demands.remove(demand_id) is not None:
             self._demands.pause_until(now_ms + retry_ms)
 
@@ -209,10 +209,10 @@ class ReadAhead:
         return self._buffer.remove_last(self.buffered)
 
     def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
-        """Remove and return the highest ranges, which the member will not consume within `keep_ms`.
+        """Remove and return the ranges that the member will not consume within `keep_ms`, from the end of the buffer.
 
-        The caller must return these ranges to the job, because other members wait for records. For the next `keep_ms`,
-        there is no further read-ahead.
+        Called when other members wait for records. The caller must return the ranges to the job. For the next
+        `keep_ms`, there is no further read-ahead.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
