@@ -277,7 +277,7 @@ class CommitSteps:
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def batch_time(self, batch_id: int) -> BrokersTime | None:
-        """Return the brokers' time of the batch's first run; None unless it is the newest committed batch."""
+        """Return the brokers' time of the batch's first run; None if the batch is not the newest committed one."""
         info = self._first.last_info or {}
         return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
 

@@ -23,8 +23,8 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 NOTHING_READ = -1
 #: The version of the offset JSON.
 FORMAT = 1
-#: Lists with longer JSON (in characters) are compressed. After an offset with large rows, one without rows follows
-#: soon.
+#: A list is compressed if its JSON has more characters than this. Soon after an offset with large rows, the source
+#: returns an offset without rows.
 _LARGE = 2_000
 
 
