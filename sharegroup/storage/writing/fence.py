@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from sharegroup.errors import FencedLeaderError
 from sharegroup.storage.writing.versioned_table import Commit, TableStoreError, VersionedTable
 
-#: The transaction id of the commit with which each leader writes its epoch to every table, and fences the last leader.
+#: The transaction id of the commit with which a leader writes its epoch to a table. This commit fences the last leader.
 LEADER_APP_ID = "sharegroup.leader_epoch"
 
 
