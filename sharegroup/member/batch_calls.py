@@ -52,7 +52,7 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """Waits for all responses to `awaited` until `deadline_ms`."""
+    """Waits until `deadline_ms` for all responses to the rows of the round `awaited`."""
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms

@@ -4,8 +4,8 @@ A Kafka read covers one contiguous range (an *envelope*) of each partition. Even
 took 0.6 s, and 64 reads took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore
 joined to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four
 envelopes for each partition, so it needs at most four reads. All other ranges wait for the next batch. A range also
-waits if its isolation level differs from that of the oldest range, because all reads of a batch use one level. For a
-similar reason, a range waits if it belongs to another topic with the same name.
+waits if its isolation level differs from that of the oldest range, because all reads of a batch use one level. Of two
+topics with the same name, a batch has ranges of only one, because Spark reads topics by name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

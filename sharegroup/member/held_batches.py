@@ -231,7 +231,7 @@ class HeldBatches:
             self.is_stalled = False
 
     def stop_offering(self, now_ms: int) -> None:
-        """Stop offering batches to the source. If the source has not claimed the current offer, it is queued again."""
+        """Stop offering batches to the source. The ranges of an offer that was not claimed are queued again."""
         self._offering = False
         self._withdraw(now_ms)
         self._offers.close()

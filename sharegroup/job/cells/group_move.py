@@ -6,7 +6,7 @@ A move is four commits of batches (`commit_steps`). The fence of the tables (`st
 commit: a job that still runs on these tables is fenced and stops. A job that starts reads `share_groups` to check
 whether it may run (`misplaced_groups`):
 
-    1. the target's share_group_state   a snapshot of each state      not visible yet: its groups lack the group
+    1. the target's share_group_state   a snapshot of each state      not visible, as the target's groups lack the group
     2. the target's groups              group, share-partitions,      both have the group: no job of either cell starts
                                         configs
     3. the source's share_group_state   a tombstone of each state

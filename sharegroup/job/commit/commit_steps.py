@@ -49,7 +49,8 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The Delta transaction id of rows that a leader writes outside its batches. Its version is the leader epoch.
+#: The Delta transaction id of rows that a leader writes outside its batches. The transaction version is the leader
+#: epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: The maximum number of deferred rows of a table. It is limited because each commit's outbox carries these rows.
 _MAX_DEFERRED_ROWS = 20_000

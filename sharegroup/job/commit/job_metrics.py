@@ -75,7 +75,7 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """The metrics of one query: a `BatchObserver` whose `on_step` is also called at each step of `CommitSteps`.
+    """The metrics of one query, as a `BatchObserver`. In addition, `CommitSteps` calls `on_step` at each step.
 
     `is_running` returns whether the query runs. The code that starts the query sets it.
     """

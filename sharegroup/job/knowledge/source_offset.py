@@ -5,8 +5,8 @@ An offset therefore contains changes, not the whole state:
 
     rows        the rows of the batch that ends at this offset. The states of the share-partitions that it loads are
                 not included; they are read from version `state_version` of `share_group_state`
-    position    what a restarted process cannot read elsewhere: the version of `share_partitions` up to which all rows
-                were sent, and the rows that the operator does not manage although they were read (`waiting`, `gone`)
+    position    what a restarted process cannot read elsewhere. This is the version of `share_partitions` up to which
+                all rows were processed, and which of these rows the operator does not manage (`waiting`, `gone`)
 
 The position has no log offsets or configs; a restarted process sends them again.
 """

@@ -98,7 +98,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
         """Wait for changes and return the next offset; None if there is nothing to send.
 
-        That includes the case that only requests have arrived, because Spark's Kafka source reads them. Changes of the
+        The result is also None if only requests have arrived, because Spark's Kafka source reads them. Changes of the
         tables are returned even while the brokers are unavailable. The first batch therefore loads the state before
         Spark's Kafka source can deliver requests for it. Raises KafkaError if the brokers are unavailable and the
         tables have not changed.

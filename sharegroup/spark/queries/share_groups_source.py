@@ -86,7 +86,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """Wait for a deadline or a request. Return the groups that need a tick, and the time of the ticks.
 
-        If a request has ended the wait, the groups may be empty; Spark's Kafka source then reads the request.
+        If a request has ended the wait, the list may be empty. Spark's Kafka source reads that request.
         """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)

@@ -13,7 +13,7 @@ files.
 
 from collections.abc import Sequence
 
-#: The maximum size of a file in each tier, in bytes. A file of this size or more is too large for the tier.
+#: For each tier, the size in bytes from which a file is too large for the tier.
 TIERS = (256 * 1024, 4 * 1_048_576, 64 * 1_048_576)
 
 

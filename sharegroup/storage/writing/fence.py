@@ -55,8 +55,8 @@ class WriterFence:
     def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
         """Return the commits after version `known`, newest first.
 
-        Raises FencedLeaderError with the `cause` if one of them fences the writer. `is_lead_commit` is whether the
-        writer is becoming the leader.
+        Raises FencedLeaderError with the `cause` if one of these commits fences the writer. `is_lead_commit` is whether
+        the writer is becoming the leader.
         """
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
