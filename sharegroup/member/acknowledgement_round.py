@@ -1,9 +1,9 @@
 """Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
 
 The job applies or rejects a row as a whole. It rejects a row if the member no longer holds a part of the row. Such a
-row is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, an acknowledgement or
-renewal of records that are finished, by any member, has no effect and no error. A response to a renewal therefore lists
-the ranges that were renewed.
+row is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, acknowledging or renewing
+finished records has no effect and returns no error. This is true whichever member has finished the records. A response
+to a renewal therefore lists the ranges that were renewed.
 
 A row names the acquired ranges that it acknowledges, with their delivery counts. It therefore has no effect on records
 that this or an earlier process of the member has acquired again in the meantime. If the lock deadlines are known, the
@@ -56,9 +56,9 @@ class AcknowledgementRound:
 
     Attributes:
         rejected: the acknowledgement batches that were rejected.
-        failed_records: the number of records in rejected batches and of deleted topics.
+        failed_records: the number of records whose batch was rejected or whose topic was deleted.
         not_allowed: whether the group does not allow renewals.
-        lock_deadline_ms: the earliest deadline of a renewed lock; 0 if there is none.
+        lock_deadline_ms: the earliest deadline of a renewed lock; 0 if no lock was renewed.
         locks: by share-partition and offset, the ends of the member's locks, as far as they are known.
     """
 
@@ -161,7 +161,7 @@ class AcknowledgementRound:
         return tuple(AcquiredRange(*item) for item in acquired)
 
     def _lock_end_ms(self, row: _Row) -> int:
-        """Return the earliest end of the row's locks; -1 if it is not known."""
+        """Return the earliest deadline of the row's locks; -1 if no deadline is known."""
         locks = self.locks.get(row.share_partition, RangeMap())
         ends_ms = (end for batch in row.batches for _, _, end in locks.items(batch.first_offset, batch.last_offset))
         return min(ends_ms, default=-1)

@@ -52,7 +52,7 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """Waits for all responses to `awaited` until `deadline_ms`."""
+    """Waits until `deadline_ms` for all responses to the rows of the round `awaited`."""
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms
@@ -77,7 +77,7 @@ class _Awaited:
 class PendingBegin:
     """A pending `MemberLogic.begin`.
 
-    Call `poll` until it returns ranges. If no locks must be renewed first, the first call returns them.
+    Call `poll` until it returns ranges. The first call returns the ranges, unless locks must be renewed first.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class PendingAcknowledge:
     def _end_renewals(self) -> None:
         """Send no more renewals for the running batch.
 
-        A renewal that was sent before may still take effect. The acknowledgements then contain an earlier lock end,
-        which is harmless because the member holds the locks.
+        A renewal that was sent before this call may still take effect. In that case, the acknowledgements contain lock
+        deadlines from before the renewal. This is harmless because the member holds the locks.
         """
         running = self._member.holdings.running
         if running is not None:

@@ -3,9 +3,9 @@
 A Kafka read covers one contiguous range (an *envelope*) of each partition. Even a small read costs about 0.1 s: 4 reads
 took 0.6 s, and 64 reads took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore
 joined to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four
-envelopes for each partition, so it needs at most four reads. All other ranges wait for the next batch. Ranges that need
-a different read wait too. Such a range has another isolation level than the oldest range, or belongs to another topic
-of the same name.
+envelopes for each partition, so it needs at most four reads. All other ranges wait for the next batch. A range also
+waits if its isolation level differs from that of the oldest range, because all reads of a batch use one level. Of two
+topics with the same name, a batch has ranges of only one, because Spark reads topics by name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
     """Return a batch of the oldest ranges that MAX_READS reads can cover, up to `max_records` records.
 
     The last range is split if necessary. A record at its last delivery attempt is a batch of its own, so that it cannot
-    make other records fail. `delivery_count_limit` determines the last attempt (0: not known).
+    make other records fail. The last attempt has the number `delivery_count_limit`; 0 means that this is not known.
     """
     together = attempts_together(queued, delivery_count_limit)
     if together == 0:

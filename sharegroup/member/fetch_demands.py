@@ -1,11 +1,11 @@
 """A member's fetch requests: at most one for each assigned share-partition waits at the job. No I/O.
 
 How many records are requested: `target` is the number of records that the member should hold for batches that have not
-begun. A share-partition whose last response had records is *busy*. The *missing* records are `target` minus the held
-records and those that busy share-partitions have already requested. The busy share-partitions that may send a request
-now divide the missing records evenly. Each of the other share-partitions requests an even share of `target`. These
-shares do not count as requested, so empty share-partitions do not reduce the requests of busy ones. At worst the member
-holds twice the target.
+begun. A share-partition whose last response had records is *busy*. The number of *missing* records is `target`, minus
+the held records, minus the records already requested from busy share-partitions. The member requests the missing
+records in equal parts from the busy share-partitions that have no pending request. From each other share-partition it
+requests `target` divided by the number of assigned share-partitions. These requests do not reduce the number of missing
+records, so empty share-partitions do not reduce the requests to busy ones. At worst the member holds twice the target.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 #: A request without a response counts as lost this many ms after its `max_wait_ms`.
 GRACE_MS = 15_000
 RETRY_MS = 1_000
-#: Busy share-partitions request records only if at least target / 4 records are missing.
+#: The member requests records from busy share-partitions only if at least target / 4 records are missing.
 _LEAST_PART = 4
 
 
@@ -85,7 +85,7 @@ class FetchDemands:
         return requests
 
     def handle_response(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
-        """Return the ranges that a response acquired; none if it was handled before or belongs to no request."""
+        """Return the acquired ranges in a response; none if the response is a repeated one or belongs to no request."""
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
             return ()
@@ -105,7 +105,7 @@ class FetchDemands:
         return response.id in self._unanswered
 
     def has_room_after(self, records: int) -> bool:
-        """Return whether busy share-partitions request records when this many are missing."""
+        """Return whether `records` missing records are enough for a request to busy share-partitions."""
         return records * _LEAST_PART >= self._target
 
     def discard_all(self) -> None:

@@ -51,7 +51,7 @@ class RunningBatch:
         lock_deadline_ms: the earliest end of these locks.
         is_renewing: whether a renewal that was appended in time waits for its response.
         is_lost: whether other members may have acquired some of its records.
-        deleted: its share-partitions whose topic was deleted.
+        deleted: the batch's share-partitions whose topic was deleted.
         locks: by share-partition and offset, the end of the lock, as far as responses have reported it.
     """
 
@@ -86,7 +86,7 @@ class RunningBatch:
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal was appended. If it was in time, its response may arrive after the locks' deadline."""
+        """Record that a renewal was appended. If this was in time, its response may arrive after the deadline."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
@@ -110,7 +110,7 @@ class RunningBatch:
         return self.ranges
 
     def mark_deleted(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
-        """Stop renewing share-partitions whose topic was deleted.
+        """Stop renewing the locks of share-partitions whose topic was deleted.
 
         A batch with such share-partitions no longer counts as held.
         """
@@ -231,7 +231,7 @@ class HeldBatches:
             self.is_stalled = False
 
     def stop_offering(self, now_ms: int) -> None:
-        """Stop offering batches to the source. If the source has not claimed the current offer, it is queued again."""
+        """Stop offering batches to the source. The ranges of an offer that was not claimed are queued again."""
         self._offering = False
         self._withdraw(now_ms)
         self._offers.close()
@@ -257,9 +257,10 @@ class HeldBatches:
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Remove the queued ranges that have less than half of the lock duration left.
 
-        Return the removed ranges whose locks have not expired. An offer with such ranges is withdrawn first. An offer
-        with less than `max_records` records is withdrawn too if ranges were added since, because a larger offer can
-        replace it. Ranges of a batch that will run again are not removed.
+        Return the removed ranges whose locks have not expired. The current offer is withdrawn first if its ranges have
+        less than half of the lock duration left. It is also withdrawn if it has less than `max_records` records and
+        ranges were added since, because a larger offer can replace it. Ranges of a batch that will run again are not
+        removed.
         """
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
@@ -297,7 +298,7 @@ class HeldBatches:
 
 
 def _without(queued: Iterable[HeldRange], removed: Iterable[HeldRange]) -> list[HeldRange]:
-    """Return the parts of the queued ranges that are not removed."""
+    """Return the parts of the `queued` ranges that are not in `removed`."""
     left: dict[AssignedPartition, RangeMap[HeldRange]] = {}
     for held in queued:
         left.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, held)
@@ -309,7 +310,7 @@ def _without(queued: Iterable[HeldRange], removed: Iterable[HeldRange]) -> list[
 
 
 def _rejoined(ranges: Iterable[HeldRange]) -> list[HeldRange]:
-    """Return the ranges. Where `plan_batch` has split a range, its consecutive parts are joined again."""
+    """Return the ranges, after joining the consecutive parts of each range that `plan_batch` has split."""
     joined: list[HeldRange] = []
     for held in ranges:
         if (

@@ -8,7 +8,8 @@
 
 Invariants:
 
-- A thread uses the logic, or a pending call of it, only in a *turn* (`SharedLogic`). Only one turn runs at a time.
+- A thread uses the logic, or an object that `begin` or `acknowledge` returned, only in a *turn* (`SharedLogic`). Only
+  one turn runs at a time.
 - A turn never waits for Kafka, so reading the state never waits for Kafka either.
 - Requests of one step are appended before those of the next. `mark_appended` is called for a renewal or an
   acknowledgement only after the broker has confirmed it.
@@ -46,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class Member:
-    """A running member. All threads except the member's own call these methods.
+    """A running member. Any thread except the member's own thread may call these methods.
 
     The member's own thread calls `on_failure` once, when `failure` is set.
     """
@@ -111,7 +112,7 @@ class Member:
         self._thread.start()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscribed topics. Ranges of other topics that are already held are still handled."""
+        """Change the subscribed topics. Held ranges of topics that are no longer subscribed are still handled."""
         with self._shared.turn() as (logic, _):
             logic.subscribe(subscription)
 

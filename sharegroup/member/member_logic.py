@@ -8,7 +8,7 @@ After `mark_open` (responses can be read), the caller repeats these calls in thi
     logic.mark_appended(requests, now_ms)           # only after that
 
 until `is_over` returns True. `now_ms` is the time of a steady clock. Locks end by the brokers' clocks;
-`set_brokers_clock` sets how far these are ahead.
+`set_brokers_clock` sets how far the brokers' clocks are ahead.
 
 For each batch that the source has claimed, the caller also calls `begin`, `acknowledge` and `finish`. The first two
 need responses, so they return an object to poll (`batch_calls`).
@@ -59,7 +59,7 @@ READ_AHEAD = 2
 LINGER_MS = 500
 #: Maximum number of requests whose response times are measured at the same time. Older requests are dropped.
 _MAX_AWAITED = 1_000
-#: Metrics about bytes, which the member does not see: Spark's readers read the records.
+#: Metrics about bytes. The member cannot measure them, because Spark's readers read the records.
 _NOT_MEASURED = ("fetch-size-avg", "fetch-size-max", "bytes-consumed-rate", "bytes-consumed-total")
 
 Request = ShareGroupRequest | SharePartitionRequest
@@ -344,7 +344,7 @@ class MemberLogic:
             self.holdings.discard_deleted(self._is_replaced, now_ms)
 
     def _is_replaced(self, share_partition: AssignedPartition) -> bool:
-        """Return whether the assignment has another topic with this topic's name."""
+        """Return whether the assignment has another topic, with another id, under the name of this topic."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:

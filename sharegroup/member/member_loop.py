@@ -92,7 +92,7 @@ class MemberLoop:
                     logic.handle_metadata(found, now_ms)
 
     def _fail(self, error: Exception) -> None:
-        """Log an error. The first one becomes `MemberLogic.failure`, and `on_failure` is called for it."""
+        """Log an error. If it is the first error, store it as `MemberLogic.failure` and call `on_failure`."""
         with self._shared.turn() as (logic, _):
             logger.error("member %(member)s has failed", LogFields(member=logic.member_id), exc_info=error)
             logic.failure = logic.failure or error

@@ -26,7 +26,7 @@ class OfferFile:
         scratch.replace(self._directory / _OFFER)
 
     def is_claimed(self) -> bool:
-        """Return whether the last offer is no longer there. If it was not withdrawn, the source has claimed it."""
+        """Return whether the last offer's file is gone. Unless `withdraw` removed it, the source has claimed it."""
         return not (self._directory / _OFFER).exists()
 
     def withdraw(self) -> bool:

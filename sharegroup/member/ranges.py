@@ -1,4 +1,4 @@
-"""Ranges that a member holds, and their formats in the offer file, and in the offsets and rows of the source."""
+"""The ranges that a member holds, and how the offer file and the source's offsets and rows encode them."""
 
 from __future__ import annotations
 

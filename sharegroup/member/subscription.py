@@ -22,7 +22,7 @@ class Subscription(NamedTuple):
     def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Self:
         """Return the subscription for the arguments of a user.
 
-        Raises ValueError unless exactly one of them is given and valid.
+        Raises ValueError unless exactly one of `topics` and `pattern` is given, and is valid.
         """
         if (topics is None) == (pattern is None):
             raise ValueError("exactly one of topics and pattern must be given")

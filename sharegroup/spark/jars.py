@@ -9,7 +9,8 @@ The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.ca
     jars/<hash of ivy.xml>/<conf>/*.jar    always complete, because it is filled under another name and then renamed
     ivy/                                   Ivy's own cache, so that configurations share their downloads
 
-A configuration is fetched when its JARs are first requested; `make` fetches those of a target before it runs.
+A configuration is fetched when its JARs are first requested. `make` fetches the JARs that a target needs before it runs
+the target.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Settings for Spark on this machine, with the JARs in the cache (`jars`) and the driver in a process of its own."""
+"""Settings for Spark on this machine. They use the cached JARs (`jars`), and run the driver in a separate process."""
 
 import shlex
 import sys
@@ -12,7 +12,7 @@ LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:
-    """Return the JARs that a session needs to use these paths. Raises JarsError if they cannot be fetched."""
+    """Return the JARs of a session, with those for S3 if one of `paths` is on S3. Raises JarsError if that fails."""
     return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
 
 
@@ -34,7 +34,8 @@ def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
 def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables for PySpark.
 
-    They make it start a driver with these settings. The driver and the workers use this process's Python interpreter.
+    The variables make PySpark start a driver with these settings. The driver and the workers use this process's Python
+    interpreter.
     """
     arguments = ["--master", master, "--driver-memory", driver_memory]
     for key, value in settings.items():

@@ -1,7 +1,7 @@
 """Logging of a Spark job of this project: readable lines, limited so that they cannot fill a disk.
 
-This module configures Python's log. `log4j2.properties` beside it configures that of Spark's JVM; the command line
-names that file (conf/log4j2.properties is a copy of it).
+This module configures Python's log. The file `log4j2.properties` beside this module configures the log of Spark's JVM.
+The command line names that file; conf/log4j2.properties is a copy.
 """
 
 import logging
@@ -43,7 +43,7 @@ def end_quietly_with_the_jvm() -> None:
 def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNING) -> None:
     """Configure the log of this process. Call it once.
 
-    `level` is the minimum level of this project's lines, `of_kafka_clients` that of kafka-python's lines.
+    `level` is the minimum level of this project's lines. `of_kafka_clients` is that of kafka-python's lines.
     """
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())

@@ -87,7 +87,7 @@ class DeltaTables:
             return None
 
     def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
-        """Return the rows of some groups, or of all, in the order of the table's key."""
+        """Return the rows of the given groups, or of all groups by default, ordered by the table's key."""
         with reading(spec):
             rows: list[Row] = self._read(spec, group_ids).to_pylist()
         return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))

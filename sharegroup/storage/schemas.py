@@ -92,8 +92,8 @@ SHARE_GROUP_STATE = TableSpec(
     partition_by=("day",),
 )
 
-#: The columns of the cut (see `reading.state_base`) come first, because the table's log has statistics of the first
-#: columns only.
+#: The columns that describe the cut (the version that the base represents, see `reading.state_base`) come first,
+#: because the table's log has statistics of the first columns only.
 SHARE_GROUP_STATE_BASE = TableSpec(
     "share_group_state_base",
     pa.schema(
@@ -275,7 +275,8 @@ SHARE_GROUP_JOB = TableSpec(
     ),
 )
 
-#: The tables of each query in the order of its commit steps; the commit of the first one carries the batch's outbox.
+#: The tables of each query, in the order of its commit steps. The commit of the first table contains the batch's outbox
+#: (the rows that the later steps write and send).
 SHARE_PARTITION_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG)
 GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS, SHARE_GROUP_CONFIGS)
 ALL_TABLES = (*SHARE_PARTITION_TABLES, SHARE_GROUP_STATE_BASE, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB)

@@ -6,18 +6,19 @@ A move is four commits of batches (`commit_steps`). The fence of the tables (`st
 commit: a job that still runs on these tables is fenced and stops. A job that starts reads `share_groups` to check
 whether it may run (`misplaced_groups`):
 
-    1. the target's share_group_state   a snapshot of each state      not visible yet: its groups lack the group
+    1. the target's share_group_state   a snapshot of each state      not visible, as the target's groups lack the group
     2. the target's groups              group, share-partitions,      both have the group: no job of either cell starts
                                         configs
     3. the source's share_group_state   a tombstone of each state
     4. the source's groups              these rows are removed        only the target has it: its job may start
 
 If a move dies, run it again. Steps 1 and 2 write the rows that the source still has, and steps 3 and 4 remove them from
-the source. If a state is already a tombstone in the source, the previous run has written it to the target. To give up a
-move after step 2, move the group back.
+the source. If a state is already a tombstone in the source, the previous run has written the state to the target. To
+give up a move after step 2, move the group back.
 
-The commits belong to a query of their own. The checkpoints of both jobs are therefore stale afterwards
-(`stale_checkpoint`), because their operator state of the group is out of date. The delivery log stays in the source.
+The commits have a query id of the move, not that of a job. The checkpoints of both jobs are therefore stale after the
+move (`stale_checkpoint`). This is necessary, because their operator state of the group is out of date. The delivery log
+stays in the source.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """`share.consumer.group.offset.mirror`: commits a share group's start offsets for an ordinary consumer group.
 
 Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, so a
-crash loses nothing. An offset is committed when it differs from the offset that was last committed. Nothing changes for
-a consumer group that has members of its own, or for deleted partitions.
+crash loses nothing. An offset is committed when it differs from the offset that was last committed. If the consumer
+group has members of its own, or a partition was deleted, the brokers reject the commit and nothing changes.
 """
 
 import logging

@@ -86,8 +86,8 @@ class RequestClock:
     """Watches a request topic for unread requests, and computes its safe time.
 
     `idle_poll_ms` is the interval at which the log start offsets, which retention moves, are fetched. `rules` decide
-    which requests may linger; None means that no request may linger. The sources report to `outage` whether the topic
-    can be polled.
+    which requests may linger; None means that no request may linger. The code that uses this class reports to `outage`
+    whether the topic can be polled.
     """
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
@@ -141,9 +141,7 @@ class RequestClock:
         return self._unread.is_due(_monotonic_ms())
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Wait until a request must be processed (`is_due`), at most `timeout_ms`.
-
-        Return whether there is such a request.
+        """Wait until a request must be processed (`is_due`), at most `timeout_ms`; return whether there is one.
 
         Raises KafkaError if the topic cannot be polled.
         """
@@ -229,7 +227,7 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return the requests that were polled after the positions. If the positions have changed, return none yet."""
+        """Return the polled requests after the positions. If the positions have changed, first discard all requests."""
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)

@@ -3,9 +3,9 @@
 A micro-batch for half a second of requests costs about as much as one for a single request. A request may therefore
 linger if nobody waits for its effect:
 
-- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), if no
-  member at its shard waits for the records or the space that the acknowledgement may free;
-- a fetch of a requester that still has enough records for that time (`linger_ms` in the row);
+- an acknowledgement without `reply_to` (from a gateway) or with `linger_ms` (from a `ShareConsumer`). It lingers only
+  if no pending fetch at its shard waits for the records or the space that it may free;
+- a fetch with `linger_ms`, which is how long the requester still has enough records;
 - an `assign` row (a gateway assigns reserved records to a member): it frees nothing, and its records have been sent.
 
 The next request that may not linger is processed together with all lingering requests.

@@ -49,7 +49,8 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The Delta transaction id of rows that a leader writes outside its batches. Its version is the leader epoch.
+#: The Delta transaction id of rows that a leader writes outside its batches. The transaction version is the leader
+#: epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: The maximum number of deferred rows of a table. It is limited because each commit's outbox carries these rows.
 _MAX_DEFERRED_ROWS = 20_000
@@ -277,7 +278,7 @@ class CommitSteps:
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def batch_time(self, batch_id: int) -> BrokersTime | None:
-        """Return the brokers' time of the batch's first run; None unless it is the newest committed batch."""
+        """Return the brokers' time of the batch's first run; None if the batch is not the newest committed one."""
         info = self._first.last_info or {}
         return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
 

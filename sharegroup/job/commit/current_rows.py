@@ -18,7 +18,7 @@ from sharegroup.job.commit.table_rows import DELETED
 from sharegroup.storage.schemas import CHUNK, TableSpec
 from sharegroup.storage.writing.versioned_table import Row, Write
 
-#: The maximum number of rows in a chunk: about as many as are written in the time that a commit takes anyway.
+#: The maximum number of rows in a chunk. To write this many rows takes about as long as the commit itself.
 CHUNK_ROWS = 1_000
 
 _Key = tuple[object, ...]

@@ -19,8 +19,8 @@ from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, R
 from sharegroup.monitoring.metrics.metric import MetricFamily, gauge
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-#: By the number of a commit step, the name of the part of a batch that this step ends. The name is a label of the
-#: metrics.
+#: The names of the parts of a batch, used as a label of the metrics. Each key is the number of the commit step that
+#: ends the part.
 _PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
 #: The tables whose rows are counted. Groups come first, because the other rows are labelled with their group.
 _COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
@@ -75,7 +75,7 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """The metrics of one query: a `BatchObserver` whose `on_step` is also called at each step of `CommitSteps`.
+    """The metrics of one query, as a `BatchObserver`. In addition, `CommitSteps` calls `on_step` at each step.
 
     `is_running` returns whether the query runs. The code that starts the query sets it.
     """

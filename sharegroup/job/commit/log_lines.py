@@ -23,12 +23,12 @@ from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_
 from sharegroup.storage.writing.versioned_table import Row
 
 _LEAVES = -1
-#: By group state, the line for a group whose row has changed to this state.
+#: The line that is logged when a group's state changes, by the new state.
 _OF_GROUPS = {
     GroupState.EMPTY.value: "group %(group)s is empty: its last member has left",
     GroupState.DEAD.value: "group %(group)s is deleted",
 }
-#: By status, the line for share-partitions of one topic whose rows have changed to this status.
+#: The line that is logged when the status of a topic's share-partitions changes, by the new status.
 _OF_TOPICS = {
     SharePartitionStatus.INITIALIZING.value: "group %(group)s: initializing topic %(topic)s "
     "(id %(topic_id)s), partitions %(partitions)s",
@@ -148,7 +148,7 @@ def _members(
 
 
 def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
-    """Compare each group before and after the whole batch, and ignore a group that is empty only in between."""
+    """Yield a line for each group whose state after the batch differs from its state before the batch."""
     whole: dict[str, tuple[Row | None, Row]] = {}
     for before, row in rows:
         begin, _ = whole.get(row["group_id"], (before, row))

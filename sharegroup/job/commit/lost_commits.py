@@ -7,7 +7,8 @@ the outboxes:
 
     another table is ahead     An older version is restored, which removes the rows of batches that the first table does
                                not have. The requests of these batches are read again.
-    another table is behind    Its rows are restored from the outboxes of the first table's commits, while they exist.
+    another table is behind    Its rows are restored from the outboxes of the first table's commits, if these commits
+                               are still in the log.
     the first table is behind  This is not detected and needs no action: all tables are at its batch.
 
 A checkpoint that is ahead of its tables is rejected (`stale_checkpoint`).
@@ -60,7 +61,7 @@ def roll_back_tables(
 ) -> dict[str, LostBatches]:
     """Roll back the tables that are ahead of the first one. Return, by table, the batches that a table may lack now.
 
-    `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the epoch of the leader before it.
+    `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the epoch of the previous leader.
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]
@@ -80,7 +81,7 @@ def roll_back_tables(
 
 
 def read_lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LeaderBatch]:
-    """Return the rows that a table lacks, by batch, oldest first, from the outboxes of the first table."""
+    """Read the rows that a table lacks from the first table's outboxes. Return them by batch, oldest batch first."""
     found: dict[tuple[str, int], LeaderBatch] = {}
     for info in first.infos(_COMMITS_TO_SEARCH):
         query_id, outbox = info["query_id"], _outbox(info)

@@ -97,7 +97,7 @@ class QueryRun:
         self._commits = 0
         self.batches = 0
         self.rejected = 0
-        #: Whether a batch that read a request has finished since the start of the query.
+        #: Whether a batch with at least one request has finished since the start of the query.
         self.has_responded = False
 
     def become_leader(
@@ -105,9 +105,10 @@ class QueryRun:
     ) -> None:
         """Become the leader of the query's tables, and complete the batch of the last leader.
 
-        The checkpoint is checked only after that, because another job may write to the tables until then. Raises
-        FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the tables.
-        Also raises the errors of the producer, which sends the last leader's rows again.
+        Another job may write to the tables until this job leads. The checkpoint is therefore checked afterwards.
+
+        Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
+        tables. Also raises the errors of the producer, which sends the last leader's rows again.
         """
         steps = self.steps
         steps.become_leader(leader_epoch)

@@ -3,7 +3,7 @@
 Spark runs a batch again from the same offsets, so the batch normally has the same effects. It has other effects if
 retention has deleted rows of the request topic since the first run, or if the job was started with another
 configuration. Steps 2 and 3 skip the batch, because the tables have it already. The operator's state, however, would
-come from the second run, so that tables and state would differ from then on.
+come from the second run. From then on, the tables and the state would differ.
 
 Each commit of the first table therefore records an entry of its batch. The entry contains a digest of each kind of
 effect, the positions of the requests that were read, and the rules (configured values that the effects depend on). A

@@ -22,7 +22,7 @@ class KnownLogs:
 
     @property
     def unknown(self) -> Collection[TopicIdPartition]:
-        """The logs that are read and have no offsets, or only stale ones."""
+        """The logs whose offsets were never received, or are stale."""
         return self._unknown
 
     def current(self, log: TopicIdPartition) -> PartitionLog | None:

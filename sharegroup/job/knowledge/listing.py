@@ -93,7 +93,7 @@ class Listing:
 
     @property
     def topics(self) -> Iterator[tuple[str, str]]:
-        """All topics, by (name, id)."""
+        """All topics, as (name, id)."""
         return ((name, topic_id) for name, ids in self._ids_of_name.items() for topic_id in ids)
 
     def keys_of(self, log: TopicIdPartition) -> Collection[SharePartitionKey]:

@@ -26,7 +26,7 @@ class ManagedShards:
         return key in self._epochs
 
     def has_epoch_of(self, row: SharePartitionRow) -> bool:
-        """Return whether the share-partition is managed, at the state epoch of its row or a later one."""
+        """Return whether the share-partition is managed with the state epoch in `row`, or with a later one."""
         return self._epochs.get(row.key, -1) >= row.state_epoch
 
     def add(self, row: SharePartitionRow) -> None:

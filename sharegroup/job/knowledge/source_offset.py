@@ -5,8 +5,8 @@ An offset therefore contains changes, not the whole state:
 
     rows        the rows of the batch that ends at this offset. The states of the share-partitions that it loads are
                 not included; they are read from version `state_version` of `share_group_state`
-    position    what a restarted process cannot read elsewhere: the version of `share_partitions` up to which all rows
-                were sent, and the rows that the operator does not manage although they were read (`waiting`, `gone`)
+    position    what a restarted process cannot read elsewhere. This is the version of `share_partitions` up to which
+                all rows were processed, and which of these rows the operator does not manage (`waiting`, `gone`)
 
 The position has no log offsets or configs; a restarted process sends them again.
 """
@@ -23,8 +23,8 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 NOTHING_READ = -1
 #: The version of the offset JSON.
 FORMAT = 1
-#: Lists with longer JSON (in characters) are compressed. After an offset with large rows, one without rows follows
-#: soon.
+#: A list is compressed if its JSON has more characters than this. Soon after an offset with large rows, the source
+#: returns an offset without rows.
 _LARGE = 2_000
 
 

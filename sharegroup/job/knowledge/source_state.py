@@ -1,4 +1,5 @@
 """What the source of the share_partition query keeps in memory, as of the last offset that it has returned.
+
 The part that comes from the tables can be restored from the offset and the tables (`resume`). A restarted process does
 not have the rest (log offsets, configs, which keys have had a tick), and sends it again.
 """

@@ -5,7 +5,7 @@ the tables. The tables alone are always sufficient, so a checkpoint that was in 
 dropped.
 
 A checkpoint is also wrong if its tables have lost commits, for example because they were restored from a backup. Each
-batch therefore records the newest batches in its tables. Checkpoints on object stores have no such file.
+batch therefore records in this file the newest batch of each table. Checkpoints on object stores have no such file.
 """
 
 import contextlib

@@ -28,7 +28,7 @@ class Checkpoint(NamedTuple):
     Attributes:
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
         shuffle_partitions: the number of shuffle partitions that the state is stored in; None before the first batch.
-        committed: by table, the newest batch of the query that was in the table.
+        committed: by table, the newest batch of the query that the table had when the checkpoint was last used.
     """
 
     path: str
@@ -76,8 +76,8 @@ def reject_checkpoint_ahead(
     """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.
 
     `committed` returns the newest batch of the checkpoint's query in a table. `checkpoint` is None if there is none.
-    `beside` is the path of the other query's checkpoint. If it is given, the error says to remove that one too, because
-    the other query has read these tables.
+    `beside` is the path of the other query's checkpoint. If it is given, the error says to remove that checkpoint too,
+    because the other query has read these tables.
     """
     advice = f"remove that checkpoint and the other query's checkpoint {beside}, and {_BACK}" if beside else ADVICE
     if checkpoint is None:
@@ -94,12 +94,13 @@ def reject_checkpoint_ahead(
 def reject_lost_commits(
     checkpoint: Checkpoint | None, other_info: Info | None, newest_batch: Callable[[str, str], int]
 ) -> None:
-    """Raise StaleCheckpointError if the tables of the other query, which this checkpoint's query reads, lost commits.
+    """Raise StaleCheckpointError if the tables of the other query lost commits.
 
-    The checkpoint may name versions of these tables that no longer exist. The other query's own checkpoint shows the
-    loss too, unless that checkpoint was removed. `other_info` is the info of the newest commit of the other query's
-    first table. `newest_batch` returns the newest batch of a query in one of the other query's tables. `checkpoint` is
-    None if there is none.
+    The query of this checkpoint reads these tables, so the checkpoint may name versions that no longer exist. The other
+    query's own checkpoint shows the loss too, unless that checkpoint was removed.
+
+    `other_info` is the info of the newest commit to the first table of the other query. `newest_batch` returns the
+    newest batch of a query in a table of the other query. `checkpoint` is None if there is none.
     """
     if checkpoint is None or other_info is None:
         return

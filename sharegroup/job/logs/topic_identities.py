@@ -13,9 +13,9 @@ response of one broker, whose metadata may be outdated:
     ever named the expected topic         responses are more likely in this case)
     a topic that was deleted before       the response is outdated, and ignored for the grace time
 
-The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
-responses does not count. Brokers that start twice may report no topics each time, and the job's machine may have been
-suspended.
+The grace time of a topic starts when the topic is first polled, because earlier responses concern other topics. Time
+without responses does not count. Brokers that start twice may report no topics each time, and the job's machine may
+have been suspended.
 """
 
 import logging
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
-#: The maximum part of the time between two responses, in ms, that counts as grace time. It is as long as several polls,
-#: because long micro-batches delay polls.
+#: At most this many ms between two responses count as grace time. This is as long as several polls, because long
+#: micro-batches delay polls.
 _MAX_GAP_MS = 10_000
 #: The maximum number of stored ids per name.
 _MAX_IDS = 16

@@ -75,7 +75,7 @@ class BatchPlan:
             self._add(rows.LEASES_OVER, list(of_key), sorted(shard_keys))
 
     def add_tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
-        """Add a tick with the time `clock_ms`, before which all appended requests have been read."""
+        """Add a tick with the time `clock_ms`. All requests appended before that time have been read."""
         self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:

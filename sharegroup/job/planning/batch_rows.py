@@ -1,4 +1,4 @@
-"""Makes the rows of a batch from its two offsets of the `kafka_log_offsets` source, identically in every run.
+"""Makes the rows of a `kafka_log_offsets` batch from its start and end offset. Every run makes the same rows.
 
 The end offset contains the rows, except for the states of the share-partitions to load. These are read from the table
 at the offset's `state_version`. A batch of the offset log can therefore be run again on an executor, even days later.
@@ -27,7 +27,8 @@ class OffsetsApartError(ShareGroupError):
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
     """Yield the (shard key, row) pairs of the batch from `start` to `end`.
 
-    Spark makes one batch of each offset, so the two are neighbours or equal. Raises OffsetsApartError if they are not.
+    Spark runs one batch per offset, so `end` equals `start` or is the offset after it. Raises OffsetsApartError if it
+    is any other offset.
     """
     if end == start:
         return
@@ -47,7 +48,7 @@ def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates
 
 
 def is_current(state: ShareGroupOffset | None, state_epoch: int) -> bool:
-    """Return whether there is a state, and its epoch is not earlier than `state_epoch`."""
+    """Return whether the state exists and its epoch is not earlier than `state_epoch`."""
     return state is not None and state.header.state_epoch >= state_epoch
 
 

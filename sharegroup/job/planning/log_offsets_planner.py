@@ -1,8 +1,8 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
 All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
-or in a simulation. `now_ms` is a steady time, which nobody can set. This matters for deleted topics: the decision
-depends on how long a name refers to no topic. The brokers' time is in the handover.
+or in a simulation. `now_ms` is the time of a steady clock, which nobody can set. Deleted topics require such a clock,
+because the decision depends on how long a name refers to no topic. The brokers' time is in the handover.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
 and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned
@@ -61,8 +61,8 @@ class LogOffsetsPlanner:
         """Return the offset after `before`; None if nothing has changed.
 
         `handover` comes from the driver. `requested` has the ids of topics that unread requests concern; their logs are
-        polled now, because members wait for them. All requests appended before `safe_ms`, by the brokers' time, have
-        been read (0: not known).
+        polled now, because members wait for them. `safe_ms` is a time by the brokers' clocks; all requests appended
+        before it have been read. It is 0 if no such time is known.
         """
         # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
         known, self._known = self._known, None
@@ -101,8 +101,8 @@ class LogOffsetsPlanner:
         """Load the share-partitions that can be managed now, and return the version to read their states from.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
-        wait for a leader. One without a state waits for the values that its start offset depends on. The result is None
-        if nothing is loaded.
+        wait for a leader. A share-partition without a state is loaded when its start offset can be computed. The result
+        is None if nothing is loaded.
         """
         known, pending = poll.known, poll.pending
         if not pending:
@@ -216,7 +216,8 @@ def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
 def _tick(poll: SourcePoll, safe_ms: int) -> int:
     """Add ticks for the keys whose deadline is before the safe time; return the time of the ticks.
 
-    Every key gets one tick after a start. Reservations of gateways whose leases ended before the safe time are ended.
+    After a start, every key gets one tick. This function also ends the reservations of each gateway whose lease ended
+    before the safe time.
     """
     known = poll.known
     poll.batch.add_ended_leases(poll.handover.leases.over_at(safe_ms))

@@ -22,7 +22,7 @@ class SourceTables(Protocol):
         """Return the changes of share-partitions from one version (-1: no table) to another."""
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """Return the folded states of these share-partitions at a version, without those that have none."""
+        """Return the folded states at a version; share-partitions without a state are left out."""
 
     def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
         """Return, by group, the members whose current process has replaced an earlier process."""

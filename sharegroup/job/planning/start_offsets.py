@@ -1,4 +1,7 @@
-"""The start offset of a share-partition without a state: the one in its row, or else by `share.auto.offset.reset`."""
+"""Determines the start offset of a share-partition without a state.
+
+It is the start offset in the row of the share-partition. If the row has none, `share.auto.offset.reset` decides.
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -43,9 +46,9 @@ def fetch_starts_by_time(
 ) -> dict[SharePartitionKey, int]:
     """Look up the start offsets of share-partitions with the strategy by_duration.
 
-    Share-partitions without a response are left out. Durations count back from `brokers_ms`; while it is not known (0),
-    nothing is looked up. Each offset is looked up once, because its share-partition is then loaded, and the batch that
-    loads it contains the offset.
+    Share-partitions without a response are left out. Durations count back from `brokers_ms`, the brokers' time; if it
+    is 0 (not known), nothing is looked up. Each offset is looked up once: the share-partition is loaded in the same
+    batch, and that batch contains the offset.
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:

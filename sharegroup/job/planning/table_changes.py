@@ -16,8 +16,8 @@ class TableChanges:
     def poll(self, poll: SourcePoll) -> int:
         """Apply the changes; return the version of `share_partitions` that was read.
 
-        The configs are read after the share-partitions. Their newest version is read if they may be sent to a shard.
-        Configs that are sent are therefore not older than any `configure` request that earlier batches have read.
+        The configs are read after the share-partitions. If configs may be sent to a shard, the newest version of their
+        table is read. They are therefore not older than any `configure` request that earlier batches have read.
         """
         known = poll.known
         self._reshard(poll)

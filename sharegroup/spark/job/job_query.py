@@ -152,7 +152,7 @@ class JobQuery:
         return f"{self._config.job.checkpoint_path}/{self.name}"
 
     def _discard_checkpoint(self) -> None:
-        """Discard the checkpoint. The next start removes what Spark still writes to it until the query has ended."""
+        """Discard the checkpoint. Until the query ends, Spark may still write files; the next start removes them."""
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_void_checkpoint(self) -> None:

@@ -21,7 +21,7 @@ _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def job_session(config: Config) -> SparkSession:
-    """Return the session. `spark-submit --conf` overrides the settings here, except for `shuffle.partitions`."""
+    """Return the session. `spark-submit --conf` overrides these settings, but not a configured `shuffle.partitions`."""
     SparkContext._ensure_initialized()  # the arguments of spark-submit are in the JVM
     given = SparkConf()
     spark = build_session(

@@ -53,7 +53,7 @@ class MetricsEndpoint:
     def _unhealthy(self) -> Iterator[str]:
         """Yield the reasons why the job is unhealthy.
 
-        A start may take any time, so there are none before the first check.
+        A start may take any time, so no reason is reported before the first check.
         """
         if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
             yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"

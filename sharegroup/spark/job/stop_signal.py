@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 
 class StopSignal:
-    """The signal to stop, and the stop request that follows it.
+    """Stores whether the process has received a signal to stop, and whether the stop was requested.
 
     The main thread waits (`wait`) for SIGTERM or SIGINT, no matter which process received it, and then switches off
     Spark's log. After that, it requests the stop (`request`). Batches that begin later raise StopRequested.

@@ -56,7 +56,7 @@ class Supervised(Protocol):
 
     @property
     def has_responded(self) -> bool:
-        """Whether a batch that read a request has completed."""
+        """Whether a batch with at least one request has completed."""
 
 
 class Supervisor:

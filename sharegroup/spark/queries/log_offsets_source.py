@@ -98,7 +98,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
         """Wait for changes and return the next offset; None if there is nothing to send.
 
-        That includes the case that only requests have arrived, because Spark's Kafka source reads them. Changes of the
+        The result is also None if only requests have arrived, because Spark's Kafka source reads them. Changes of the
         tables are returned even while the brokers are unavailable. The first batch therefore loads the state before
         Spark's Kafka source can deliver requests for it. Raises KafkaError if the brokers are unavailable and the
         tables have not changed.
@@ -129,10 +129,10 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             requests = requests._replace(is_due=self._clock.wait(handover.positions, wait_ms, handover.waiting))
 
     def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
-        """Poll for unread requests, and return whether they must be processed now, with the new safe time.
+        """Poll for unread requests. Return whether these must be processed now, and the new safe time.
 
-        They must be processed if they may not linger. If a tick is due, they must be processed too, because all
-        requests before the tick must be read.
+        Unread requests must be processed if one of them may not linger, or if a tick is due. Before a tick, all earlier
+        requests must be read.
         """
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0

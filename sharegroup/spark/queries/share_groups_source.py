@@ -1,8 +1,8 @@
 """`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
 
-With an empty checkpoint, its first batch loads every group from the tables. After that it only sends ticks (rows with
-the time) to groups whose deadline has passed, for example of a member's session. If there are none, it returns no rows,
-and Spark runs no batch.
+With an empty checkpoint, its first batch loads every group from the tables. Later batches only send ticks (rows with
+the time) to groups in which a deadline has passed, for example the end of a member's session. If no group has such a
+deadline, the source returns no rows, and Spark runs no batch.
 """
 
 import json
@@ -86,7 +86,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """Wait for a deadline or a request. Return the groups that need a tick, and the time of the ticks.
 
-        If a request has ended the wait, the groups may be empty; Spark's Kafka source then reads the request.
+        If a request has ended the wait, the list may be empty. Spark's Kafka source reads that request.
         """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)

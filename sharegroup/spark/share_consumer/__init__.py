@@ -10,9 +10,9 @@ Theory of operation
 
 The member acquires ranges ahead of the running batch. It offers the next batch as a file to the source, which is
 another process. The source claims the file by renaming it, so both sides agree on its owner. Then the ranges are in
-Spark's offset log, and the batch will run, now or after a restart. The member returns ranges that are not claimed when
-half of their lock duration has passed. This does not count as a delivery (`unacquire`). A slow handler therefore delays
-only its own batches, up to the group's limit on record locks. A hung handler loses its records after
+Spark's offset log, and the batch will run, now or after a restart. If a range is not claimed before half of its lock
+duration has passed, the member returns it (`unacquire`). This does not count as a delivery. A slow handler therefore
+delays only its own batches, up to the group's limit on record locks. A hung handler loses its records after
 `max_processing_ms`, because their locks are no longer renewed.
 
 When Spark repeats a batch after a restart, the member first renews the locks of its ranges. Ranges that the responses

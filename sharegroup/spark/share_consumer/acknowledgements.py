@@ -1,8 +1,9 @@
 """Converts a handler's result to acknowledgement batches.
 
 The result has a row for each record that is not accepted. All other offsets are accepted, except those without a
-record, which are acknowledged as gaps. The rows are sorted and joined into runs with numpy, so that the cost of each
-record stays small. This module does not use Spark: `records.result_table` converts the DataFrame to an Arrow table.
+record, which are acknowledged as gaps. The rows are sorted and joined into runs (consecutive offsets of one type) with
+numpy, so that the cost of each record stays small. This module does not use Spark: `records.result_table` converts the
+DataFrame to an Arrow table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ COLUMNS = ("topic", "partition", "offset", "acknowledge_type")
 TYPES = {t.name.lower(): int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)}
 
 Acknowledgements = dict[AssignedPartition, list[AcknowledgementBatch]]
-#: The offsets that hold a record, in ascending order.
+#: The offsets that hold a record, in ascending order, by share-partition.
 PresentOffsets = Mapping[AssignedPartition, np.ndarray]
 _ACCEPT = (int(AcknowledgeType.ACCEPT),)
 
@@ -103,7 +104,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 
 
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
-    """Yield runs that cover the range: the exceptions in it, and `otherwise` between them.
+    """Yield runs that cover the range: the exceptions in it, and runs of type `otherwise` for all other offsets.
 
     `runs` is in descending order. The exceptions that lie in the range are removed from the end of `runs`.
     """
@@ -122,7 +123,7 @@ def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]
 
 
 def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[AcknowledgementBatch]:
-    """Split the batch into batches of offsets with a record, and batches of gaps between them."""
+    """Split an accepting batch into batches of offsets with a record, and batches of gaps; leave others unchanged."""
     first, last, types = batch
     offsets = present[np.searchsorted(present, first) : np.searchsorted(present, last, side="right")]
     if types != _ACCEPT or len(offsets) == last - first + 1:

@@ -41,5 +41,5 @@ def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
 
 
 def transaction_id(batch: AcquiredBatch) -> str:
-    """Return the txnAppId for Delta. It contains the process's id, so each run of a batch has another one."""
+    """Return the txnAppId for Delta. It contains the process's id, so each run of a batch has a different txnAppId."""
     return f"{batch.query_id}/{batch.incarnation}"

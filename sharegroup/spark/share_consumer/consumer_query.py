@@ -109,7 +109,7 @@ class ShareConsumerQuery:
         """Finish the running batch, end the query, and return when the member has left the group.
 
         A static member stays in the group for `share.static.session.timeout.ms`, and its next process continues as the
-        same member; with `leave_group` it leaves permanently (KIP-1092).
+        same member. If `leave_group` is True, the static member leaves permanently (KIP-1092).
         """
         self._leave_group = leave_group
         self._stop.set()

@@ -3,8 +3,8 @@
 A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
 reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- In a repeated batch, the keys of all records. An earlier run, which may have held another part of the batch, may have
-  appended any of them. So may another member that had acquired the record between the two runs.
+- In a repeated batch, the keys of all records. An earlier run of the batch may have appended any of them. Another
+  member may also have acquired and appended a record between the two runs.
 - In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
   process the record before, because the count is lowered only when a record is returned unprocessed.
 
@@ -15,12 +15,12 @@ batch has another transaction id, because a later run may have other records. Wi
 Exactly once has these requirements:
 
 - A read of the table returns its last commit, and records are not deleted while they can be delivered again.
-- Only `DeltaSink`s of one group append to the table; records of another group would be mistaken for its own.
+- Only `DeltaSink`s of one group append to the table. The sink would omit records that another group has appended.
 - Delivery counts continue. If an administrator resets the group's offsets or deletes the group, records are delivered
   for the first time again, and are appended again.
 - One process at a time runs with a checkpoint, as Spark requires too.
-- On S3 only one driver appends to the table, or Delta has a LogStore for several drivers; its default one can lose a
-  commit.
+- On S3 only one driver appends to the table, or Delta has a LogStore for several drivers. With Delta's default
+  LogStore, several drivers can lose a commit.
 - Between the last Spark job of a write and the commit, a driver is not suspended for longer than its locks last.
   Otherwise another member that gets the records in that time can append them too.
 - No topic is deleted and created again under its name while a batch reads it. Spark reads by name. Until the

@@ -1,9 +1,9 @@
 """Determines which offsets of a batch have a record. The others are acknowledged as gaps instead of accepted.
 
 A log has offsets without a record: transaction markers, records of aborted transactions, and compacted records. Spark's
-reader skips them silently. Therefore the records that the handler reads are counted with an `Observation`. If there are
-as many as offsets in the batch, there is no gap. Otherwise only the offsets are read again, because the handler may
-have read only a part of the batch, for example with `limit` or `isEmpty`.
+reader skips them silently. Therefore the records that the handler reads are counted with an `Observation`. If the count
+equals the number of offsets in the batch, there is no gap. Otherwise the batch is read again (its offsets only),
+because the handler may have read only a part of the batch, for example with `limit` or `isEmpty`.
 """
 
 import logging

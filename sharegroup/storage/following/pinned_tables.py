@@ -36,7 +36,7 @@ class PinnedTables:
     """The tables at pinned versions.
 
     The rows of `share_partitions` at the version that was read last are cached. A read of another version only fetches
-    the files in which the two versions differ.
+    the files that the cached version does not have.
     """
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:

@@ -1,7 +1,8 @@
 """Follows the rows of a table of current state: only files that a new version adds are read.
 
 A commit replaces the files that it changes, and the table's log names them. Two versions therefore differ only in the
-rows of files that one of them lacks. Only these files are read for the second version, however large the table is.
+rows of files that one of them lacks. When the second version is read, only the files that the first version lacks are
+read, however large the table is.
 
     rows = RowsByFile(SHARE_PARTITIONS)
     rows.update(DeltaFiles(table, SHARE_PARTITIONS))  # reads all files

@@ -9,8 +9,8 @@ from sharegroup.types import SharePartitionKey
 class SharePartitionRow(NamedTuple):
     """A row of `share_partitions`: a share-partition to manage, or one whose state must be deleted.
 
-    `start_offset` is -1 if the share-partition has none yet. `auto_offset_reset` is then the strategy that was
-    configured when the row was written; otherwise it is None.
+    `start_offset` is -1 if the share-partition has none yet. In that case, `auto_offset_reset` is the strategy that was
+    configured when the row was written. Otherwise, `auto_offset_reset` is None.
     """
 
     key: SharePartitionKey

@@ -13,7 +13,7 @@ from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import DELIVERY_LOG
 from sharegroup.types import Cause, RecordState
 
-#: The causes of records that are archived at the delivery count limit.
+#: The causes (`cause` in `delivery_log`) with which a record is archived when it reaches the delivery count limit.
 LIMIT_CAUSES = (Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT.value)
 REJECTED_CAUSES = (Cause.REJECT.value,)
 
@@ -92,9 +92,10 @@ def read_dead_ends(
     most: int = 1_000,
     storage_options: StorageOptions = None,
 ) -> DeadEnds:
-    """Return the dead ends of a group, or of all groups, from `since` on: the newest `most` ranges, and all counts.
+    """Return the dead ends of a group, or by default of all groups, from `since` on.
 
-    Only rows of the days from `since` on are read. Raises TableUnavailableError.
+    The result has the newest `most` ranges, and the counts of all ranges. Only rows of the days from `since` on are
+    read. Raises TableUnavailableError.
     """
     wanted = (
         (pc.field("day") >= since.astimezone(UTC).date())
@@ -125,7 +126,7 @@ def _counts(found: pa.Table) -> dict[tuple[str, datetime], HourCounts]:
 
 
 def hours_since(since: datetime, now: datetime) -> list[datetime]:
-    """Return the start of each hour between two times, UTC, the hour of `since` first."""
+    """Return the start (UTC) of each hour, from the hour of `since` to the hour of `now`."""
     first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     count = int((now - first) / timedelta(hours=1)) + 1
     return [first + timedelta(hours=number) for number in range(count)]

@@ -65,7 +65,7 @@ class ShareGroupDescription(NamedTuple):
 
 
 def read_groups(tables: str | DeltaTables, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
-    """Return all groups by id, except those that are being deleted. Raises TableUnavailableError."""
+    """Return all groups, ordered by id, except those that are being deleted. Raises TableUnavailableError."""
     rows = DeltaTables.from_path(tables, storage_options).rows(SHARE_GROUPS)
     return tuple(GroupListing(row["group_id"], row["group_state"]) for row in rows if row["group_state"] != _DEAD)
 
@@ -83,7 +83,7 @@ def read_group_descriptions(
     """Return those of the named groups that exist, by id. Each table is read once. Raises TableUnavailableError.
 
     A batch writes the groups before the members. The members are therefore read first, so that no member is ahead of
-    its group. The state is derived from the returned members.
+    its group. The state of each group is derived from the returned members.
     """
     if not group_ids:
         return {}
@@ -101,7 +101,7 @@ def read_group_descriptions(
 def read_share_partitions(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
-    """Return the groups' share-partitions by topic and partition, except those that are being deleted.
+    """Return each group's share-partitions, ordered by topic and partition, except those that are being deleted.
 
     Raises TableUnavailableError.
     """

@@ -30,9 +30,10 @@ class SharePartitionOffset(NamedTuple):
 def read_share_group_offsets(
     tables: str | DeltaTables, group_id: str, storage_options: StorageOptions = None
 ) -> tuple[SharePartitionOffset, ...]:
-    """Return a group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
+    """Return a group's offsets, ordered by topic and partition; none for an unknown group.
 
-    An altered offset is returned as soon as the alteration is durable, before the share-partition is reset.
+    An altered offset is returned as soon as the alteration is durable, before the share-partition is reset. Raises
+    TableUnavailableError.
     """
     return read_offsets_by_group(tables, [group_id], storage_options).get(group_id, ())
 

@@ -45,7 +45,7 @@ _NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 def read_states(
     table: DeltaTable, group_ids: Collection[str] | None = None, base: DeltaTable | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Return the state of each share-partition (of some groups, or all) at the table's version.
+    """Return the states at the table's version, of the given groups or by default of all groups.
 
     `base` is `share_group_state_base` as of this version of the table or an earlier one (`StateBases`). With a base,
     its rows and the rows that were appended after it are read; without one, the whole table is read.
@@ -62,7 +62,7 @@ def read_states(
 def read_current_states(
     tables: DeltaTables, group_ids: Collection[str] | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Return the current state of each share-partition (of some groups, or all). Raises TableUnavailableError."""
+    """Return the current states of the given groups, or by default of all groups. Raises TableUnavailableError."""
     base = tables.open_if_exists(SHARE_GROUP_STATE_BASE)  # first, so that the state is not older
     state = tables.open(SHARE_GROUP_STATE)
     with reading(SHARE_GROUP_STATE):
@@ -94,8 +94,8 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the rows that the current states depend on: rows of the base, and later rows of the table in order.
 
-    Only rows after a share-partition's last tombstone count. Of these, the rows with the highest snapshot epoch are
-    returned. Nested columns are accessed last, and only in the returned rows.
+    Rows up to the last tombstone (deletion) of a share-partition are ignored. Of the later rows, the rows with the
+    highest snapshot epoch are returned. Nested columns are accessed last, and only in the returned rows.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
@@ -178,7 +178,7 @@ def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
 
 
 def _without_offsets_from(end_offset: int, state: ShareGroupOffset) -> ShareGroupOffset:
-    """Return the state without offsets from `end_offset` on. These were reserved, and are no longer in flight."""
+    """Return the state without the offsets from `end_offset` on, which were reserved and are no longer in flight."""
     batches = state.state_batches
     if not batches or batches[-1].last_offset < end_offset:
         return state

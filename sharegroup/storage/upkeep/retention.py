@@ -27,8 +27,8 @@ def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str |
     an earlier one. Without a base, nothing is deleted. Three kinds of days are kept:
 
     - the last two days;
-    - all days since the oldest snapshot that is still the newest one of its share-partition. A share-partition that is
-      not managed, for example because its topic is missing, writes no newer snapshot, and recovery reads its last one;
+    - for each share-partition, the day of its newest snapshot and all later days, because recovery reads this snapshot.
+      It may be old, because a share-partition that is not managed (for example without its topic) writes no snapshots;
     - all days with rows after the base.
     """
     cut = cut_of(base)

@@ -1,8 +1,8 @@
 """Rewrites `share_group_state_base` when enough records are new, which makes the next start of the job faster.
 
-To make a new base, the records since the last base are folded in Python, and the other rows are copied in Arrow. A base
-is written when there are half as many new records as the base has rows. The cost per record is then a few copied rows,
-however many share-partitions there are.
+To make a new base, the records since the last base are folded (combined) in Python. The rows of other share-partitions
+are copied in Arrow. A base is written when there are half as many new records as the base has rows. The cost per
+record is then a few copied rows, however many share-partitions there are.
 
 A base is written in one commit, so a crash is harmless. A fenced leader may write one too, because its base also agrees
 with the table.
@@ -95,7 +95,7 @@ class StateBaseUpkeep:
 
 
 def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
-    """Yield filters that divide the records, or those that match `later`, into ordered portions that fit in memory."""
+    """Yield filters that divide the records that match `later` (None: all) into ordered portions that fit in memory."""
     order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
     positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
     for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
@@ -106,7 +106,7 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
 
 
 def make_base(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
-    """Return the base that results from the last base (or an empty one) and the rows after it, up to `version`.
+    """Return a new base as of `version`, from the last base (empty if there is none) and the rows after the last base.
 
     If all share-partitions were deleted, one row without a share-partition records the cut.
     """

@@ -1,4 +1,4 @@
-"""Upkeep of a table while its writer commits batches, with a handle of its own.
+"""Upkeep of a table while its writer commits batches. Upkeep uses its own handle of the table.
 
 The commits of upkeep are marked, and change no row that is needed. If a writer's batch conflicts with such a commit,
 the writer is not fenced, but commits the batch again. A late commit of an earlier leader's upkeep is harmless too.

@@ -37,8 +37,8 @@ def upkeep_settings(config: Config) -> dict[str, Any]:
 class UpkeepProcess:
     """Requests upkeep from a child process, without waiting for the result.
 
-    While a request for the same tables is pending, further requests are skipped. A later request does their work too.
-    If the process has ended, the next request starts another one.
+    While a request for some tables is pending, further requests for the same tables are skipped. A later request also
+    does the work of the skipped requests. If the process has ended, the next request starts another process.
     """
 
     def __init__(

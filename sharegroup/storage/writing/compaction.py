@@ -13,16 +13,16 @@ files.
 
 from collections.abc import Sequence
 
-#: The sizes in bytes from which a file no longer belongs to a tier.
+#: For each tier, the size in bytes from which a file is too large for the tier.
 TIERS = (256 * 1024, 4 * 1_048_576, 64 * 1_048_576)
 
 
 def due_target(sizes: Sequence[int], tiers: Sequence[int] = TIERS) -> int | None:
     """Return the target size (bytes) for delta-rs to merge files of these sizes now; None if nothing is due.
 
-    delta-rs merges files that are not larger than the target, the largest first. It does not rewrite a file that fits
-    together with no other file. A file that exceeds its tier's size by a quarter or more must stay as it is. The target
-    is therefore less than the size of this file plus that of the smallest file.
+    delta-rs merges files that are not larger than the target, the largest first. It does not rewrite a file if even the
+    smallest other file would make it exceed the target. A file that exceeds the tier's size by a quarter or more must
+    not be rewritten. The target is therefore less than the size of that file plus the size of the smallest file.
     """
     first, *higher = tiers
     for tier in (*reversed(higher), first):

@@ -1,7 +1,7 @@
 """The metadata in each of this project's commits to a Delta table, and how it is read back from the table's log.
 
-With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Delta's transaction ids do not
-replace that: delta-rs commits the appends of two writers with different ids, and does not skip a repeated append.
+With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Delta's transaction ids alone are not
+sufficient, because delta-rs commits the appends of two writers with different ids, and does not skip a repeated append.
 Commits of upkeep are retried after the appends of others.
 """
 
@@ -49,7 +49,7 @@ def info_of(entry: Mapping[str, Any]) -> Info | None:
 
 
 def is_batch(entry: Mapping[str, Any]) -> bool:
-    """Return whether a log entry's info shows a commit of a writer, which always has a transaction id."""
+    """Return whether a log entry is a commit of a writer. Such a commit always has a transaction id."""
     return _WRITER_KEY in entry and _UPKEEP_KEY not in entry and entry.get("operation") not in _REARRANGING
 
 

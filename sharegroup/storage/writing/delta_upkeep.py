@@ -25,11 +25,12 @@ from sharegroup.storage.writing.local_log import trim_local_log, versions_age_ho
 from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 
-#: The minimum time for which old versions are kept. On a local disk with few versions, their files are kept for less.
+#: The minimum time for which old versions are kept, in hours. If `tables.local.versions` limits the versions on a local
+#: disk, their files may be deleted earlier.
 MIN_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
-#: A checkpoint is written when the commits since the last one have written about as many bytes as that one has. The
-#: values are the assumed bytes of a commit, and the maximum number of commits between two checkpoints.
+#: The assumed bytes of a commit, and the maximum number of commits between two checkpoints. A checkpoint is written
+#: when the commits since the last checkpoint have written about as many bytes as that checkpoint has.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
 #: The log lists removed files for this many hours longer than the files are kept: the vacuum that deletes them may
 #: run an hour later.
@@ -51,7 +52,7 @@ class DeltaUpkeep:
     """Runs the upkeep of one Delta table. Only one process may use it."""
 
     def __init__(self, path: str, options: Mapping[str, str] | None, sync: LocalSync) -> None:
-        """`sync` is that of the writer that makes these commits."""
+        """`sync` makes the commits of upkeep survive a power loss."""
         self._path, self._options, self._sync = path, options, sync
         self._files_hours: int | None = None
         self._vacuum_due_s = 0.0

@@ -91,7 +91,7 @@ class TableWriter:
         return self._committed[app_id]
 
     def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
-        """Commit the write that `write` returns, and sync it; it then survives a power loss.
+        """Commit the write that `write` returns, and sync it, so that it survives a power loss.
 
         Returns False, without calling `write`, if `app_id` has committed this batch or a later one. Raises
         FencedLeaderError if anything but upkeep has written since this writer's last commit.

@@ -1,11 +1,12 @@
 """Recovers the log of a table on a local disk after a power loss.
 
-Files that were not on the disk when the power failed are missing, empty, truncated, or full of zeros. delta-rs opens an
-empty log entry as an empty commit, and cannot open the other ones. A job therefore checks the newest log entries before
-it opens its tables. An entry is torn if it is damaged, or if it adds a data file that is missing or damaged. All
-entries from the first torn one on are moved aside (`.torn` is appended to their names), as if they had never been
-committed. With `tables.local.sync`, no such commit was acknowledged: its batch runs again, or is restored from the
-outbox of the first table. Checkpoints of the log that are damaged, or that contain such an entry, are moved aside too.
+Files that were not on the disk when the power failed are missing, empty, truncated, or full of zeros. delta-rs reads an
+empty log entry as an empty commit, and fails if an entry has any other of these defects. A job therefore checks the
+newest log entries before it opens its tables. An entry is torn if it is damaged, or if it adds a data file that is
+missing or damaged. All entries from the first torn one on are moved aside (`.torn` is appended to their names), as if
+they had never been committed. With `tables.local.sync`, no such commit was acknowledged. Its batch runs again, or is
+restored from the outbox of the first table. Checkpoints of the log that are damaged, or that contain such an entry, are
+moved aside too.
 
 Version numbers are reused afterwards. `share_group_state_base` names the version of `share_group_state` that it was
 made from, so its entries that name a lost version are moved aside, too.

@@ -101,7 +101,7 @@ class VersionedTable(Protocol):
         """Go to the newest version."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the highest transaction version (such as a batch id) that `app_id` has committed; None for none."""
+        """Return the highest transaction version (such as a batch id) of `app_id`; None if it has no commit here."""
 
     def commits(self, count: int) -> Sequence[Commit]:
         """Return the last `count` commits up to the handle's version, newest first; fewer if the log was shortened."""
@@ -110,18 +110,18 @@ class VersionedTable(Protocol):
         """Return all rows at the handle's version."""
 
     def at(self, version: int) -> VersionedTable:
-        """Return a handle at an older version for reading. Raises TableStoreError if it was deleted."""
+        """Return a handle for reading an older version. Raises TableStoreError if that version was deleted."""
 
     def restore(self, version: int, stamp: Stamp) -> None:
-        """Commit the rows of an older version as a new version, the one that follows the handle's version.
+        """Commit the rows of an older version as the next version after the handle's, and move the handle to it.
 
-        The handle then has the new version. Transaction ids do not change. Raises NotCommittedError.
+        Transaction ids do not change. Raises NotCommittedError.
         """
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Commit a write as a new version, the one that follows the handle's version. The handle then has it.
+        """Commit a write as the version after the handle's version, and move the handle to this new version.
 
-        Raises NotCommittedError, also if the version exists already, whatever it contains.
+        Raises NotCommittedError if the commit fails, for example because a commit with this version exists already.
         """
 
     def sync(self) -> None:
