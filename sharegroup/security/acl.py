@@ -90,7 +90,7 @@ class AclEntry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _operations_by_name(cls, entry: object) -> object:
-        """Accept Kafka's names in any case: DescribeConfigs, describe_configs."""
+        """Convert names of operations in any spelling, such as DescribeConfigs or describe_configs."""
         if not isinstance(entry, dict) or not isinstance(entry.get("operations"), list):
             return entry
         names = [str(name) for name in entry["operations"]]
@@ -102,7 +102,7 @@ class AclEntry(BaseModel):
     @field_validator("permission", mode="before")
     @classmethod
     def _permission_by_name(cls, name: object) -> object:
-        """Accept the name in any case."""
+        """Convert the permission's name from upper or lower case."""
         return name.capitalize() if isinstance(name, str) else name
 
     @model_validator(mode="after")

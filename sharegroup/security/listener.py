@@ -13,9 +13,10 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
     """Raise InvalidConfigError if other machines can reach `host` without authentication or an access control list.
 
     `host` is the value of config `key`. Clients authenticate by SASL passwords or client certificates, and with
-    `takes_tokens` also by tokens. A list is required because every user may do everything without one. If the gateway
-    uses each client's identity at the brokers and `takes_tokens` is set, the brokers provide this protection.
-    `gateway.allow.everyone` disables the check.
+    `takes_tokens` also by tokens. A list is required because every user may do everything without one.
+
+    The check is skipped with `gateway.allow.everyone`. It is also skipped if `takes_tokens` is set and the gateway uses
+    each client's identity at the brokers, because the brokers then authenticate and authorize the clients.
     """
     if config.allow_everyone or is_loopback(host):
         return

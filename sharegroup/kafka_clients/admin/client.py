@@ -86,7 +86,7 @@ class ShareGroupAdmin:
     def invoke_consumer_rebalance(self, group_id: str) -> list[MemberIdentity]:
         """Remove the static members that have left temporarily, run the assignor, and return the removed members.
 
-        A static member that sends no heartbeats for `share.session.timeout.ms` is also removed. See KIP-345. Raises
+        Static members that have sent no heartbeat for `share.session.timeout.ms` are also removed (KIP-345). Raises
         GroupIdNotFoundError for a missing group, and InvalidRequestError for a group without members. Only this
         project's server supports this method, because Kafka has no static members of share groups.
         """
@@ -111,7 +111,7 @@ class ShareGroupAdmin:
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return {partition: start offset and lag} for `partitions`, or for all partitions of the group.
+        """Return {partition: start offset and lag}. If `partitions` is None, all partitions of the group are included.
 
         The result for a missing group is empty, because Kafka's response is the same as for a group without partitions.
         """
