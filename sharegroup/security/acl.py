@@ -163,8 +163,8 @@ class Acl:
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return whether the operation is allowed on at least one resource of the type.
 
-        This is the case if an entry allows the operation, and no entry denies it for all resources that the allowing
-        entry covers. See Kafka's `Authorizer.authorizeByResourceType`.
+        This is the case if an entry allows the operation, unless another entry denies it for all resources of this
+        entry. See Kafka's `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(

@@ -4,8 +4,8 @@
 order of the requests, so each response belongs to the oldest pending request.
 
 A SASL session may have a limited lifetime (KIP-368). If a request is sent after the session ended, the broker closes
-the connection. So `ask` and `keep_session` reauthenticate before the session ends. Earlier requests may still be pending
-at this time. Later requests wait, because a broker accepts no other request during a reauthentication.
+the connection. So `ask` and `keep_session` reauthenticate before the session ends. Earlier requests may still be
+pending at this time. Later requests wait, because a broker accepts no other request during a reauthentication.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ class GroupCounts:
             bag.clear()
 
     def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
-        """Apply a change of `share_groups`. If a group with its own label was deleted, return the label."""
+        """Apply a change of `share_groups`. Return the label of a deleted group if it had its own label, else None."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
             self._members[self._labels.label_of(after["group_id"])] += 0

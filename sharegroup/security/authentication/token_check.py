@@ -1,7 +1,7 @@
 """Verifies tokens. A token must be a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
 
-PyJWT verifies signature and claims. It is the most used library for this purpose and is typed. Its only dependency is
-`cryptography`, which any such library needs for RSA and elliptic curves.
+PyJWT verifies signature and claims. It is the most used library for tokens and has type annotations. Its only
+dependency is `cryptography`, which any such library needs for RSA and elliptic curves.
 """
 
 from collections.abc import Sequence
