@@ -179,7 +179,7 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, resource, key)
 
     def authorize_describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
-        """Authorize DescribeConfigs of one resource: a group, a topic, or else the cluster."""
+        """Authorize DescribeConfigs of one resource: a group, a topic or the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
     def authorize_alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
@@ -208,7 +208,7 @@ class Authorization:
         return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def is_shown(self, topic: str) -> bool:
-        """Return whether clients may access the topic, because it is not an internal topic of the job."""
+        """Return whether the topic may be shown to clients. Internal topics of the job are not shown."""
         return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:

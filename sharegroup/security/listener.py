@@ -39,7 +39,7 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
 
 
 def listener_name(config: GatewayConfig) -> str:
-    """Return the listener's name: as configured, or else the name of its security protocol, as in Kafka."""
+    """Return the listener's configured name. By default, as in Kafka, this is the name of its security protocol."""
     if config.listener_name:
         return config.listener_name
     has_sasl = config.sasl_users or config.token_keys or config.upstream_identity is UpstreamIdentity.CLIENT

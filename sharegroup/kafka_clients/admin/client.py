@@ -77,7 +77,7 @@ class ShareGroupAdmin:
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
         """Delete groups. Return {group: error}, None for deleted groups.
 
-        Errors of single groups are not raised. As in Kafka, groups of other types are deleted too.
+        Errors of single groups are not raised. As in Kafka, groups of any type are deleted.
         """
         return groups.delete_groups(self._brokers, group_ids)
 
@@ -97,9 +97,10 @@ class ShareGroupAdmin:
     ) -> dict[MemberIdentity, KafkaError | None]:
         """Remove members from a group and release their records. Return {member: error}, None for removed members.
 
-        A str is a member id. If the group does not exist or is one of Kafka's own share groups, the error of each
-        member is UnknownMemberIdError. Raises ValueError if `members` is empty, or if a member has neither an id nor a
-        group instance id.
+        A `str` in `members` is a member id. If the group does not exist or is one of Kafka's own share groups, the
+        error of each member is UnknownMemberIdError.
+
+        Raises ValueError if `members` is empty, or if a member has neither an id nor a group instance id.
         """
         named = [MemberIdentity(member) if isinstance(member, str) else member for member in members]
         if not named or MemberIdentity() in named:

@@ -43,7 +43,7 @@ class GroupCounts:
         return None
 
     def count_rebalances(self, before: _Row | None, after: _Row | None) -> None:
-        """Count a group's rebalances between two versions of its row in `share_groups`: the increase of its epoch.
+        """Count a group's rebalances: the increase of its epoch between two versions of its row in `share_groups`.
 
         A new group has epoch 1. If the epoch is lower than before, the group was deleted and created again.
         """
