@@ -122,4 +122,4 @@ class FencedLeaderError(ShareGroupError):
 
 
 class StopRequested(ShareGroupError):
-    """The process received SIGTERM, so a micro-batch was not started. It runs after the next start of the job."""
+    """The process received SIGTERM, so a micro-batch was not started. The job runs the batch after its next start."""

@@ -84,7 +84,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-#: The attribute of a log record for its `LogFields`. A filter that formats the message early stores them there.
+#: The attribute of a log record in which a filter stores the record's `LogFields` if it formats the message early.
 FIELDS = "fields"
 
 

@@ -8,7 +8,7 @@ import re
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-#: The value, in a ShareUpdate record, of a field that the record does not change (KIP-932, ShareUpdateValue).
+#: The value of a field in a ShareUpdate record if the record does not change the field (KIP-932, ShareUpdateValue).
 UNCHANGED = -1
 
 #: Kafka's maximum length of a topic name, in characters.
@@ -130,10 +130,10 @@ def is_reserved(state: RecordState, delivery_count: int) -> bool:
 
 
 class StateBatch(NamedTuple):
-    """A range of records in one state: an entry of StateBatches (KIP-932), plus the member that holds ACQUIRED records.
+    """A range of records in one state: an entry of StateBatches (KIP-932) with two additional fields.
 
-    `member_id` and `lock_deadline_ms` are set if `delivery_state` is ACQUIRED and the batch comes from this project's
-    tables. Kafka stores no ACQUIRED batches.
+    These fields are `member_id`, the member that holds the records, and `lock_deadline_ms`. They are set if
+    `delivery_state` is ACQUIRED and the batch comes from this project's tables. Kafka stores no ACQUIRED batches.
     """
 
     first_offset: int
@@ -175,5 +175,6 @@ class ConfigSource(str, Enum):
 #: The `config_source` of a special row in a group's configs. The row's `config_value` is the time of the last request
 #: that altered the configs, in ms since the epoch by the brokers' clocks.
 LAST_ALTERED = "LAST_ALTERED"
-#: The key of this time in a `config` row. Such a row sends the configs of a group to its share-partitions.
+#: The key of the time of the last alteration, in a `config` row. Such a row sends the configs of a group to its
+#: share-partitions.
 LAST_ALTERED_MS = "last_altered_ms"

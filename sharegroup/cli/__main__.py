@@ -1,4 +1,4 @@
-"""Runs the command `sharegroup` as `python -m sharegroup.cli`, if its script is not on the path."""
+"""Runs `sharegroup` as `python -m sharegroup.cli`, for environments whose path does not contain the command."""
 
 from sharegroup.cli.app import main
 

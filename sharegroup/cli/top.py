@@ -113,7 +113,7 @@ class GroupSnapshots:
         return max(0.0, (finished - self._finished[group_id]) / (now - self._at))
 
     def _oldest_s(self, offsets: Mapping[TopicPartition, ShareGroupOffset]) -> float | None:
-        """Return the age in seconds of the oldest unfinished record, None if it is not known. Records are cached."""
+        """Return the age in seconds of the oldest unfinished record, None if it is not known."""
         starts = {(key, at.start_offset): at for key, at in offsets.items() if at.start_offset is not None and at.lag}
         new = {key: at for (key, start), at in starts.items() if (key, start) not in self._oldest}
         found = self.admin.oldest_unfinished(new)
@@ -145,8 +145,8 @@ def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
 def finished_records(
     offsets: Mapping[TopicPartition, ShareGroupOffset], logs: Mapping[TopicPartition, LogOffsets]
 ) -> int:
-    """Return the sum of log end offset minus lag: the number of finished or skipped records.
+    """Return the number of finished or skipped records: the sum of (log end offset - lag) of all partitions.
 
-    Partitions with an unknown lag are left out.
+    Partitions with an unknown lag or log end offset are left out.
     """
     return sum(logs[key].end - found.lag for key, found in offsets.items() if found.lag is not None and key in logs)

@@ -45,14 +45,14 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 def key(name: str, default: Any, doc: str, *, allowed: str | None = None, **checks: Any) -> Any:
     """Return the pydantic field that declares a config key. `checks` are passed to pydantic's `Field`.
 
-    `allowed` describes the allowed values for the reference, if type and checks are not sufficient for this.
+    `allowed` is the description of the allowed values in the reference. By default, it is derived from type and checks.
     """
     extra: JsonDict | None = {"allowed": allowed} if allowed is not None else None
     return Field(default=default, alias=name, description=doc, json_schema_extra=extra, **checks)
 
 
 class ConfigKey(NamedTuple):
-    """A config key as the reference shows it. `default` is None for a group's key if the job-level value applies."""
+    """A config key as the reference shows it. `default` is None if a job-level key provides it (`JOB_KEYS`)."""
 
     name: str
     default: object

@@ -1,6 +1,6 @@
 """Rules between keys, such as min <= value <= max, or session timeout > heartbeat interval.
 
-A rule is skipped if one of its keys has an invalid value. Otherwise the default would be compared and reported instead.
+A rule is skipped if one of its keys has an invalid value. Such a value is reported by itself.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -11,7 +11,8 @@ jumped, or that another broker with a different clock has appended the row.
 
 from math import ceil
 
-#: Growth of the uncertainty, in ms per ms. This is twice the rate at which time synchronisation adjusts clocks.
+#: Growth of the estimate's uncertainty, in ms per ms. This is twice the rate at which time synchronisation adjusts a
+#: clock.
 DRIFT = 0.001
 
 

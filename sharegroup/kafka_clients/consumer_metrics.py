@@ -96,7 +96,7 @@ class ConsumerMetrics:
         self._poll_start_ms = self._last_poll_ms = now_ms
 
     def poll_ended(self, now_ms: int) -> None:
-        """Record the end of a poll, and its duration as the time for which the consumer waited for records."""
+        """Record the end of a poll. The poll's duration counts as time in which the consumer waited for records."""
         assert self._poll_start_ms is not None
         self.poll_idle.record(now_ms - self._poll_start_ms, now_ms)
 

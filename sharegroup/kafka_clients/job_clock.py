@@ -10,7 +10,7 @@ The clocks of brokers may differ, and the job does not decide which of them is r
     latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
     earliest  the time of the broker that is behind the others. Locks and sessions end according to it.
 
-So no lock ends early by any broker's clock, and a lock lasts longer by the difference between the brokers' clocks.
+So no lock ends early by the clock of any broker. Locks last longer by the difference between the brokers' clocks.
 """
 
 import threading
@@ -20,8 +20,8 @@ from typing import NamedTuple
 from sharegroup.kafka_clients.broker_clock import DRIFT, BrokerClock
 from sharegroup.kafka_clients.steady_time import steady_ms
 
-#: A partition is ignored if its last append is this many ms older than the newest append of all partitions, because its
-#: estimate is no longer exact.
+#: Maximum age of a partition's last append, in ms before the newest append of all partitions. Older partitions are
+#: ignored, because their estimates are no longer exact.
 FRESH_MS = 300_000
 #: How often a job that has work appends to each partition of its request topics, in ms.
 PROBE_MS = 60_000

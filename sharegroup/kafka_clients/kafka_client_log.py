@@ -35,8 +35,9 @@ def _call_later(pause_s: float, call: Callable[[], None]) -> None:
 class OneLinePerOutage(logging.Filter):
     """Reduces the log lines of an outage to one line at its start and one after its end, for `OUTAGE_LOGGERS`.
 
-    kafka-python does not log that brokers are available again. So an outage is considered over when no such line was
-    logged for `quiet_s` seconds. Lines with a stack trace, about logins, or about other errors are always written.
+    kafka-python does not log that brokers are available again. So an outage is considered over when no line about
+    it was logged for `quiet_s` seconds. Lines with a stack trace, about logins, or about other errors are always
+    written.
     """
 
     def __init__(

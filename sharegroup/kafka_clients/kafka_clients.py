@@ -24,14 +24,14 @@ _SHOWN = 100
 #: Timeout of a request, in ms. Brokers replace a leader that is paused or cut off after a few seconds. With Kafka's
 #: default of 30 s, all groups would wait longer for the old leader.
 _REQUEST_TIMEOUT_MS = 3_000
-#: Timeout of a call of Spark's admin client, in ms, and the number and pause (ms) of Spark's retries. A call that waits
-#: for a failed leader does not switch to the new leader before this timeout (60 s by Kafka's default). The timeout is
-#: longer than a leader election, because a task may have to wait for one.
+#: Timeout of a call of Spark's admin client in ms, number of Spark's retries, and pause between two retries in ms. A
+#: call to a failed leader is sent to the new leader only after the timeout, which is 60 s by Kafka's default. The
+#: timeout is longer than a leader election, because a task may have to wait for the election.
 _CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
-#: The timestamp with which probes are sent. With LogAppendTime, the leader replaces it by its own time. If a stored
-#: probe still has this timestamp, the topic keeps the timestamps of its producers.
+#: The timestamp with which probes (rows that only measure the leaders' time) are sent. With LogAppendTime, the leader
+#: replaces it by its own time. A stored probe with this timestamp shows that the topic keeps its producers' timestamps.
 _PROBE_TIMESTAMP = 1
-#: How long closing the producer waits until its remaining rows are sent, in seconds.
+#: Maximum time, in seconds, for sending the remaining rows when the producer is closed.
 _CLOSE_TIMEOUT_S = 1
 
 
@@ -86,13 +86,14 @@ class KafkaRowProducer:
         self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Produce broadcast rows, then requests to the other query, then responses keyed by `reply_to`.
+        """Produce rows in three steps: broadcasts, requests to the job's other query, and responses to single members.
 
-        Each kind is durable before the next one is sent, and all rows are durable when this method returns. So a
-        broadcast, such as a member's departure, is stored before the request that releases the member's records to
-        others. If a member re-joins, the request that releases its old records is stored before the response to the
-        member. Responses without `reply_to` are not sent. Raises KafkaUnavailableError if the brokers do not store the
-        rows.
+        The rows of a step are durable before the next step begins, and all rows are durable when this method returns.
+        So a broadcast, such as a member's departure, is stored before the request that releases the member's records.
+        If a member re-joins, the request that releases its old records is stored before the response to the member.
+
+        A response is keyed by its `reply_to`, and not sent without one. Raises KafkaUnavailableError if the brokers do
+        not store the rows.
 
         A response that is too large for Kafka is replaced by an error response. Otherwise its micro-batch would fail
         again after each restart of the job. If the request was a fetch, the locks of its records remain until they
@@ -171,7 +172,7 @@ class KafkaRowProducer:
             self._clock.record_append((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
-        """Produce rows to every partition of the response topic, because a reader may read only one of them."""
+        """Produce rows to every partition of the response topic, because a reader may read only one partition."""
         topic = self._responses_topic
         for _, value, partition in self._produce(topic, self._to_partitions(topic, rows)):
             logger.error(
@@ -220,7 +221,7 @@ class KafkaRowProducer:
         """Produce rows, and return those that are too large for the client or the broker.
 
         When the broker rejects a row, kafka-python's producer stops, and all unsent rows fail with the same error. The
-        largest of the failed rows is considered rejected. The others are sent again.
+        largest of the failed rows is considered too large. The other failed rows are sent again.
         """
         too_large: list[_Row] = []
         while rows:

@@ -12,9 +12,9 @@ LINES, WINDOW_S = 10, 10.0
 class LineLimit(logging.Filter):
     """A filter that writes at most `lines` lines of each message within `window_s` seconds.
 
-    Lines with the same format string count as the same message, even if their values differ. The first line after
-    `window_s` contains the number of suppressed lines. Control characters such as line ends are escaped, because they
-    can only come from clients or servers.
+    Lines of one log call with the same format string count as the same message, even if their values differ. The first
+    line after `window_s` contains the number of suppressed lines. Control characters such as line ends are escaped,
+    because only values from clients or servers contain them.
     """
 
     def __init__(

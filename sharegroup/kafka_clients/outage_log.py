@@ -44,7 +44,7 @@ class OutageLog:
 
 
 class OutageLogs:
-    """An `OutageLog` for each of many things that fail independently, such as partitions.
+    """One `OutageLog` for each key. The keys stand for things that fail independently, such as partitions.
 
     Only failing keys are stored, at most `MAX_KEYS`. The failure line and the recovery line of a key both use the
     `fields` of its first failure.

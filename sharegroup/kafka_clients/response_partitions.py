@@ -24,9 +24,9 @@ METADATA_AGE_MS = 5_000
 #: If retention has deleted the rows at a reader's position, the reader continues at the end of the log. Such old
 #: responses are no longer needed by any request.
 OFFSET_RESET = "latest"
-#: If a key moves to a partition that already existed, this partition is read from an earlier time: this many ms before
-#: the last row that was read with the old partition count. The margin allows for outdated metadata of writers and for
-#: differences between the clocks of brokers.
+#: If a key moves to a partition that already existed, reading of this partition starts at an earlier time. This time is
+#: `_MARGIN_MS` before the last row that was read with the old partition count. The margin allows for outdated metadata
+#: of writers and for differences between the clocks of brokers.
 _MARGIN_MS = 60_000
 
 

@@ -27,7 +27,7 @@ class TopicLookup:
         return set(self._connected().list_topics())
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Return the metadata of those topics that exist."""
+        """Return {topic: metadata} for the topics in `names` that exist."""
         present = self.list_names()  # requesting a missing topic could create it
         wanted = [name for name in names if name in present]
         admin = self._connected()
@@ -47,9 +47,9 @@ class TopicLookup:
         return self._admin
 
     def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
-        """Return the topic's id at the broker. Brokers before 2.8 have no topic ids, so an id is derived from the name.
+        """Return the topic id that the broker sent, or one that is derived from the name.
 
-        The gateway and the job derive the same id.
+        Brokers before 2.8 have no topic ids. The gateway and the job derive the same id.
         """
         topic_id = NO_TOPIC_ID if of_broker is None else uuid.UUID(str(of_broker))
         if topic_id != NO_TOPIC_ID:

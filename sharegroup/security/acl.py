@@ -90,7 +90,7 @@ class AclEntry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _operations_by_name(cls, entry: object) -> object:
-        """Accept Kafka's names in any case: DescribeConfigs, describe_configs."""
+        """Convert names of operations in any spelling, such as DescribeConfigs or describe_configs."""
         if not isinstance(entry, dict) or not isinstance(entry.get("operations"), list):
             return entry
         names = [str(name) for name in entry["operations"]]
@@ -102,7 +102,7 @@ class AclEntry(BaseModel):
     @field_validator("permission", mode="before")
     @classmethod
     def _permission_by_name(cls, name: object) -> object:
-        """Accept the name in any case."""
+        """Convert the permission's name from upper or lower case."""
         return name.capitalize() if isinstance(name, str) else name
 
     @model_validator(mode="after")
@@ -163,8 +163,8 @@ class Acl:
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return whether the operation is allowed on at least one resource of the type.
 
-        This is the case if an entry allows the operation, and no entry denies it for all resources that the allowing
-        entry covers. See Kafka's `Authorizer.authorizeByResourceType`.
+        This is the case if an entry allows the operation, unless another entry denies it for all resources of this
+        entry. See Kafka's `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(

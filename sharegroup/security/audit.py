@@ -57,7 +57,7 @@ def log_rejected_login(host: str, mechanism: str, claimed: str, reason: str) -> 
 
 @contextmanager
 def collect_denials() -> Iterator[None]:
-    """Collect the denials of one request, and log one line for each operation and resource type at its end."""
+    """Collect the denials of one request, and log one line for each operation and resource type when the block ends."""
     denials: _Denials = {}
     token = _denials.set(denials)
     try:

@@ -34,7 +34,7 @@ ERRORS: Final = {
     Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
-#: Kafka's `AclEntry.supportedOperations`: the operations in AuthorizedOperations, by resource type.
+#: {resource type: operations that AuthorizedOperations may contain}, from Kafka's `AclEntry.supportedOperations`.
 _OPERATIONS: Final = {
     Resource.GROUP: (
         Operation.READ,
@@ -66,7 +66,7 @@ _OPERATIONS: Final = {
 
 
 def encode_operations(operations: Iterable[int]) -> int:
-    """Encode AuthorizedOperations: one bit for each operation, by its number."""
+    """Return AuthorizedOperations: an integer in which the bit with the number of each operation is set."""
     return sum(1 << operation for operation in operations)
 
 
@@ -113,7 +113,7 @@ class Authorization:
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the caller may perform an operation. Unlike in `allows`, a denial is not logged.
+        """Return whether the caller may perform an operation, as `allows` does, but do not log a denial.
 
         Used for resources that the caller did not name, such as the topics in a response that lists all topics.
         """
@@ -170,7 +170,8 @@ class Authorization:
     def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
         """Authorize FindCoordinator of a group, a transactional id, or a share-partition.
 
-        A share-partition (`resource` is CLUSTER) needs CLUSTER_ACTION on the cluster. The others need DESCRIBE.
+        A share-partition (`resource` is CLUSTER) needs CLUSTER_ACTION on the cluster. Groups and transactional
+        ids need DESCRIBE.
         """
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
@@ -178,7 +179,7 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, resource, key)
 
     def authorize_describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
-        """Authorize DescribeConfigs of one resource: a group, a topic, or else the cluster."""
+        """Authorize DescribeConfigs of one resource: a group, a topic or the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
     def authorize_alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
@@ -207,7 +208,7 @@ class Authorization:
         return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def is_shown(self, topic: str) -> bool:
-        """Return whether clients may access the topic, because it is not an internal topic of the job."""
+        """Return whether the topic may be shown to clients. Internal topics of the job are not shown."""
         return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:

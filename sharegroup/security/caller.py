@@ -20,8 +20,8 @@ class Caller:
         node_id: The broker id of the connection's port. The gateway has one port for each upstream broker.
         host: The client's address.
         principal: The client's user, with Kafka's prefix `User:`.
-        is_standby: Whether the connection uses the port for clients of other gateways. Any broker may then serve the
-            request.
+        is_standby: Whether the connection uses the port for clients of other gateways. Any broker may serve the
+            requests of such a connection.
         api: The name of the requested API, "" before the first request.
         rights: The client's rights at the brokers, None if only the access control list applies.
     """

@@ -13,9 +13,10 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
     """Raise InvalidConfigError if other machines can reach `host` without authentication or an access control list.
 
     `host` is the value of config `key`. Clients authenticate by SASL passwords or client certificates, and with
-    `takes_tokens` also by tokens. A list is required because every user may do everything without one. If the gateway
-    uses each client's identity at the brokers and `takes_tokens` is set, the brokers provide this protection.
-    `gateway.allow.everyone` disables the check.
+    `takes_tokens` also by tokens. A list is required because every user may do everything without one.
+
+    The check is skipped with `gateway.allow.everyone`. It is also skipped if `takes_tokens` is set and the gateway uses
+    each client's identity at the brokers, because the brokers then authenticate and authorize the clients.
     """
     if config.allow_everyone or is_loopback(host):
         return
@@ -38,7 +39,7 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
 
 
 def listener_name(config: GatewayConfig) -> str:
-    """Return the listener's name: as configured, or else the name of its security protocol, as in Kafka."""
+    """Return the listener's configured name. By default, as in Kafka, this is the name of its security protocol."""
     if config.listener_name:
         return config.listener_name
     has_sasl = config.sasl_users or config.token_keys or config.upstream_identity is UpstreamIdentity.CLIENT

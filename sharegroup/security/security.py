@@ -29,7 +29,7 @@ class Security(Authorization):
 
     @classmethod
     def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Self:
-        """Read the files that the configuration names.
+        """Return the security that a configuration describes, with the content of the files that it names.
 
         `hidden_topics` are the job's internal topics. Raises InvalidConfigError if a file is invalid or the listener is
         not protected (`check_listener`).

@@ -127,7 +127,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
 
 
 def _states(tables_path: str, group_id: str) -> dict[TopicPartition, tuple[SharePartitionKey, ShareGroupOffset]]:
-    """Return {topic-partition: (key, state)}. If a topic was created again, the state is that of the newest topic."""
+    """Return {topic-partition: (key, state)}. If a topic was created again, only the newest topic counts."""
     states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
     of_group = [(key, state) for key, state in states.items() if key.group_id == group_id]
     of_group.sort(key=lambda item: (item[1].header.state_epoch, item[1].header.last_snapshot_ms))

@@ -53,7 +53,10 @@ _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.prop
 
 
 class EmbeddedKafkaError(RuntimeError):
-    """The broker did not start, is not running, or exited unexpectedly. If it has a log, the message has its end."""
+    """The broker did not start, is not running, or exited unexpectedly.
+
+    If the broker has written a log, the message contains the end of this log.
+    """
 
 
 class _PortTaken(EmbeddedKafkaError):

@@ -19,8 +19,8 @@ from sharegroup.testing.logged_process import LoggedProcess
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
-#: Possible base ports, and the number of ports from a base port on that must be free. They are below the ports that
-#: systems assign, so that no other process gets one of them while a gateway is stopped.
+#: Possible base ports, and the number of ports from a base port on that must be free. All these ports are below the
+#: ports that systems assign, so that no other process gets one of them while a gateway is stopped.
 _BASES, _PORTS = range(10_000, 30_000), 10
 
 

@@ -1,4 +1,4 @@
-"""A child process that never outlives this process, whatever ends it.
+"""A child process that never outlives this process, even if this process is killed.
 
 A watchdog process reads from a pipe, and only this process holds the other end. The pipe closes when this process dies,
 even by SIGKILL. The watchdog then stops the child and removes its files. (PR_SET_PDEATHSIG would be simpler, but it

@@ -17,7 +17,7 @@ _TAIL_LINES = 40
 
 
 class LoggedProcessError(RuntimeError):
-    """The process ended, or did not log or end in time. The message contains the end of its log."""
+    """The process ended unexpectedly, or did not end or log a text in time. The message contains the log's end."""
 
 
 class LoggedProcess:

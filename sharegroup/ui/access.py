@@ -1,7 +1,7 @@
 """Access control of the page: the gateway's users and access control list, with HTTP Basic (RFC 7617).
 
-If no users are configured and the page listens on a loopback address, only localhost or a loopback address is accepted
-as host name. Other host names are rejected, because the name of another site may resolve to this machine (DNS
+If no users are configured and the page listens on a loopback address, the host name in a request must be localhost or a
+loopback address. Other host names are rejected, because the name of another site may resolve to this machine (DNS
 rebinding). Requests that change something must contain a token from a page of this process. So another site cannot
 send such requests on behalf of a user (CSRF).
 

@@ -1,9 +1,9 @@
 """Limits the number of connections to the page, and the time that the page waits for a client.
 
-uvicorn's own limit counts connections as requests, so idle connections would block the page. Here, the number of
-connections is limited in total and for each address. A connection is closed if the client does not send its request in
-time. The time starts when the connection is opened, and again after each response. Bytes of an incomplete request do
-not extend it.
+uvicorn's own limit of concurrent requests also counts idle connections, which could therefore block the page. Here, the
+number of connections is limited in total and for each address. A connection is closed if the client does not send its
+request in time. The time starts when the connection is opened, and again after each response. Bytes of an incomplete
+request do not extend it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PageConnections:
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Return whether a new connection is within the limits, and count it. `release` must be called at its end."""
+        """Return whether a new connection is within the limits, and count it. Call `release` when it is closed."""
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning(
@@ -78,7 +78,7 @@ class PageConnection(H11Protocol):
         self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """Cancel the deadline and count the end of the connection. Called by asyncio."""
         super().connection_lost(exc)
         if self._deadline is not None:
             self._deadline.cancel()
@@ -86,22 +86,22 @@ class PageConnection(H11Protocol):
             self._connections.release(self._address)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """Handle received bytes, which may complete a request. Called by asyncio."""
         super().data_received(data)
         self._update_deadline()
 
     def on_response_complete(self) -> None:
-        """See uvicorn's H11Protocol."""
+        """Wait for the client's next request. Called by uvicorn after each response."""
         super().on_response_complete()
         self._update_deadline()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """Start the deadline, because the client does not read the response. Called by asyncio."""
         super().pause_writing()
         self._update_deadline()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """Update the deadline, because the client reads the response again. Called by asyncio."""
         super().resume_writing()
         self._update_deadline()
 

@@ -344,7 +344,10 @@ def _in_flight(partition: PartitionView, bounds: Span) -> Span:
 
 
 def _span(request: Request, partition: PartitionView, bounds: Span) -> Span:
-    """Return the requested span, limited to `bounds`. Without a valid one, return the span of the records in flight."""
+    """Return the requested span, limited to `bounds`.
+
+    If the request contains no valid span, return the span of the records in flight.
+    """
     first = whole_number(request.query_params.get("first"), -1)
     last = whole_number(request.query_params.get("last"), -1)
     if not 0 <= first <= last or last < bounds.first or first > bounds.last:

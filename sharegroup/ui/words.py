@@ -14,7 +14,8 @@ def number(value: int | None) -> str:
 def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds", zone: str = "") -> str:
     """Return a datetime, or ms since 1970, as text in UTC. `zone` is the suffix for UTC.
 
-    If the number of ms is not a valid date, as producers may send, it is returned in ms.
+    Producers may send timestamps that are not valid dates. Such a timestamp is returned as a number of ms. If `at` is
+    None, `UNKNOWN` is returned.
     """
     if at is None:
         return UNKNOWN

@@ -79,7 +79,7 @@ def _range(found: InFlightRange) -> Row:
 
 
 def _record(arguments: Arguments) -> tuple[TopicPartition, int]:
-    """Return (partition, offset) of `--topic t:0 --offset N`. Raise CommandError if these name no single record."""
+    """Return (partition, offset) of `--topic t:0 --offset N`. Raise CommandError unless these name one record."""
     topics = parse_topics(arguments.topic)
     partitions = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()]
     if len(topics) != 1 or len(partitions) != 1 or arguments.offset is None:

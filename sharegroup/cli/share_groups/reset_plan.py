@@ -49,7 +49,7 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
 def _existing(
     admin: ShareGroupAdmin, topics: Mapping[str, list[int] | None], named: Iterable[TopicPartition] = ()
 ) -> list[TopicPartition]:
-    """Return the sorted partitions in `named`. If `named` is empty, return those of `topics`.
+    """Return the sorted partitions in `named`. If `named` is empty, return the sorted partitions of `topics`.
 
     `topics` is {topic: partitions}, where None means all partitions of the topic. Raise KafkaError if a partition does
     not exist or has no leader.

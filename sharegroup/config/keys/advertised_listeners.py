@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Self
 
-#: The name, instead of a broker id, of the standby port. Clients of other gateways use this port.
+#: The name of the standby port, which has no broker id. Clients of other gateways use this port.
 STANDBY = "standby"
 _ENTRY = re.compile(r"(?:(\d+|standby)=)?([^\s,=]+)")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]{}]+):(\d+)")

@@ -54,7 +54,7 @@ class CellsConfig(ConfigFamily):
     )
 
     def cell_of(self, group_id: str) -> str:
-        """Return the cell of a group: as configured, or else the cell with the highest SHA-256 of "cell\\ngroup".
+        """Return the group's cell in `group.cells`, otherwise the cell with the highest SHA-256 of "cell\\ngroup".
 
         When a cell is added, some groups move to the new cell, and no group moves between the existing cells.
         """

@@ -54,8 +54,8 @@ def _checks_hostname(text: str) -> bool:
     return _one_of("https", "HTTPS", "none", "")(text.strip()) in ("https", "HTTPS")
 
 
-#: {Java's name: kafka-python's property}, for properties about connecting. The last three names are librdkafka's; these
-#: properties take precedence. kafka-python requires request.timeout.ms to be above the maximum wait of a fetch
+#: {Java's name: kafka-python's property}, for properties about connecting. The last three names are librdkafka's. They
+#: take precedence over Java's names. kafka-python requires request.timeout.ms to be above the maximum wait of a fetch
 #: (500 ms), and below the producer's delivery timeout (2 minutes) and the idle timeout of a connection.
 PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
     "client.id": PythonProperty("client_id"),

@@ -26,7 +26,7 @@ BOUNDED = (
     "record.lock.duration.ms",
     "static.record.lock.duration.ms",
 )
-#: {group key: job-level key with its default}, for group keys that have a job-level key.
+#: {group key: job-level key that determines its default}, for group keys that have a job-level key.
 JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.offset.reset", "isolation.level")} | {
     "share.assignor": "group.share.assignors"
 }
@@ -118,7 +118,7 @@ class GroupConfig:
 
     @classmethod
     def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> Self:
-        """Return the group's effective values: those that it sets, and job-level values for all other keys."""
+        """Return the group's effective values: the values in `overrides`, and job-level values for all other keys."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             own = getattr(overrides, field.name, None)

@@ -11,7 +11,7 @@ from sharegroup.config.keys.storage_options import checked_options, delta_option
 from sharegroup.types import is_topic_name
 
 _DAY_MS = 86_400_000
-#: The maximum retention: a hundred years. Python can still compute the date of this time ago.
+#: The maximum retention, a hundred years. The date that long ago is still valid in Python.
 _MAX_RETENTION_MS = 36_500 * _DAY_MS
 
 

@@ -11,7 +11,8 @@ from sharegroup.config.keys.offset_reset import ALLOWED, AutoOffsetReset, Offset
 #: The highest value of *.partition.max.record.locks. Kafka's limit is 10,000. This project stores records in flight as
 #: ranges, whose cost does not depend on their length.
 MAX_RECORD_LOCKS = 10_000_000
-#: The highest timeout and lock duration of static members, in ms. This is the limit of KIP-345; restarts are shorter.
+#: The highest timeout and lock duration of static members, in ms. KIP-345 has the same limit. Restarts of members take
+#: less time.
 MAX_STATIC_MS = 1_800_000
 #: The assignors of this project: Kafka's `simple`, and `all`.
 BUILT_IN_ASSIGNORS = ("simple", "all")

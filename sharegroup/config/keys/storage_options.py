@@ -34,7 +34,7 @@ _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
 _DEFAULTS = {"retry_timeout": "30s"}
 #: {option: rejected values}. With these values, two writers could commit the same version of a table.
 _UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
-#: delta-rs ignores unknown names. Here, an unknown name with this prefix is rejected, since it is probably misspelt.
+#: Unknown options with this prefix are rejected, because they are probably misspelt. delta-rs itself ignores them.
 _AWS = "aws_"
 _KNOWN_AWS = frozenset(
     {

@@ -61,9 +61,10 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """Send one request to each coordinator of the groups. Return {group id: result or error}, in requested order.
+        """Send one request to each coordinator of the groups, with `exchange`.
 
-        If a group has a transient error, the request is repeated for this group until the timeout.
+        Return {group id: result or error}, in requested order. If a group has a transient error, the request is
+        repeated for this group until the timeout.
         """
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s

@@ -77,7 +77,7 @@ class ShareGroupAdmin:
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
         """Delete groups. Return {group: error}, None for deleted groups.
 
-        Errors of single groups are not raised. As in Kafka, groups of other types are deleted too.
+        Errors of single groups are not raised. As in Kafka, groups of any type are deleted.
         """
         return groups.delete_groups(self._brokers, group_ids)
 
@@ -86,7 +86,7 @@ class ShareGroupAdmin:
     def invoke_consumer_rebalance(self, group_id: str) -> list[MemberIdentity]:
         """Remove the static members that have left temporarily, run the assignor, and return the removed members.
 
-        A static member that sends no heartbeats for `share.session.timeout.ms` is also removed. See KIP-345. Raises
+        Static members that have sent no heartbeat for `share.session.timeout.ms` are also removed (KIP-345). Raises
         GroupIdNotFoundError for a missing group, and InvalidRequestError for a group without members. Only this
         project's server supports this method, because Kafka has no static members of share groups.
         """
@@ -97,9 +97,10 @@ class ShareGroupAdmin:
     ) -> dict[MemberIdentity, KafkaError | None]:
         """Remove members from a group and release their records. Return {member: error}, None for removed members.
 
-        A str is a member id. If the group does not exist or is one of Kafka's own share groups, the error of each
-        member is UnknownMemberIdError. Raises ValueError if `members` is empty, or if a member has neither an id nor a
-        group instance id.
+        A `str` in `members` is a member id. If the group does not exist or is one of Kafka's own share groups, the
+        error of each member is UnknownMemberIdError.
+
+        Raises ValueError if `members` is empty, or if a member has neither an id nor a group instance id.
         """
         named = [MemberIdentity(member) if isinstance(member, str) else member for member in members]
         if not named or MemberIdentity() in named:
@@ -111,7 +112,7 @@ class ShareGroupAdmin:
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return {partition: start offset and lag} for `partitions`, or for all partitions of the group.
+        """Return {partition: start offset and lag}. If `partitions` is None, all partitions of the group are included.
 
         The result for a missing group is empty, because Kafka's response is the same as for a group without partitions.
         """

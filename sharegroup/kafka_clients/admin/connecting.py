@@ -14,9 +14,9 @@ from kafka.net.compat import KafkaNetClient
 
 from sharegroup.kafka_clients.admin.errors import error_text
 
-#: Timeout of the first attempt to connect, in ms. It is short because the reason of a failure is determined after each
-#: attempt, and a permanent error such as a rejected login is not retried. The timeout doubles for each further attempt,
-#: in case the server is only slow.
+#: Timeout of the first attempt to connect, in ms. It is short so that a permanent error, such as a rejected login, is
+#: reported early: the reason of a failure is only determined at the end of an attempt. The timeout doubles for each
+#: further attempt, in case the server is only slow.
 FIRST_ATTEMPT_MS = 2_000
 
 
@@ -72,7 +72,7 @@ def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
 
 
 def _end(client: KafkaNetClient) -> None:
-    """Close the client and its sockets. kafka-python alone leaves a connection open that is in its TLS handshake."""
+    """Close the client and its sockets. kafka-python's `close` skips a connection in its TLS handshake."""
     net = client._manager._net
     registered = [key.fileobj for key in list((net._selector.get_map() or {}).values())]
     client.close()

@@ -16,7 +16,7 @@ class GroupListing(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """The coordinator of a group: the id and address of a broker, or of a gateway's port for this broker id."""
+    """The id and address of the broker that coordinates a group. A gateway returns the address of its own port."""
 
     node_id: int
     host: str
@@ -55,7 +55,7 @@ class ShareGroupOffset(NamedTuple):
     """The offsets of a share-partition (DescribeShareGroupOffsets). Unknown values are None.
 
     `lag` is the number of unfinished records from `start_offset` on (KIP-1226). It is unknown if the share-partition
-    was never read, and if the broker is older than Kafka 4.2.
+    was never read, or if the broker is older than Kafka 4.2.
     """
 
     start_offset: int | None

@@ -3,9 +3,9 @@
 `forward` sends a client's request unchanged. `ask` encodes and sends a request of this process. Kafka responds in the
 order of the requests, so each response belongs to the oldest pending request.
 
-A SASL session may have a limited lifetime (KIP-368). If a request is sent after its end, the broker closes the
-connection. `ask` and `keep_session` therefore reauthenticate before the session ends. Requests that were sent earlier
-may still be pending then. Later requests wait, because a broker accepts no other request during a reauthentication.
+A SASL session may have a limited lifetime (KIP-368). If a request is sent after the session ended, the broker closes
+the connection. So `ask` and `keep_session` reauthenticate before the session ends. Earlier requests may still be
+pending at this time. Later requests wait, because a broker accepts no other request during a reauthentication.
 """
 
 import asyncio
@@ -37,15 +37,18 @@ logger = logging.getLogger(__name__)
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
 #: Responses larger than LARGE_BYTES are decoded on another thread, because decoding takes milliseconds and would delay
-#: the event loop. Responses to FETCHES (the API keys of Fetch and ShareFetch) are exceptions: their records, which make
-#: them large, are not decoded.
+#: the event loop. Responses to FETCHES (the API keys of Fetch and ShareFetch) are decoded on the event loop. They are
+#: large because of their records, and records are not decoded.
 LARGE_BYTES, FETCHES = 65_536, (1, 78)
 #: The largest length that a frame can have. Brokers do not limit the size of their responses.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class Features(NamedTuple):
-    """The APIs of a broker: its ApiVersions response, and `ranges` {API key: (min version, max version)} from it."""
+    """The APIs that a broker supports: its ApiVersions response, and the version ranges in this response.
+
+    `ranges` is {API key: (min version, max version)}.
+    """
 
     ranges: Mapping[int, tuple[int, int]]
     response: ApiVersionsResponse
@@ -168,7 +171,7 @@ class UpstreamConnection(FrameProtocol):
     async def exchange(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request and return its response. Unlike `ask`, this never reauthenticates."""
+        """Send a request without reauthenticating first (see `ask`), and return its response."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, self._client_id))
@@ -232,7 +235,7 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, path: str | None) -> Self:
-        """Return the path with its modification time, 0 for a missing file. Reading the file later raises an error."""
+        """Return the path with its modification time. The time of a missing file is 0; reading it later fails."""
         try:
             return cls(path, Path(path).stat().st_mtime_ns if path else 0)
         except OSError:

@@ -1,9 +1,11 @@
 """Frames of Kafka's protocol on an asyncio transport: four bytes of length, then the message.
 
-All connections of a thread share one receive buffer. asyncio fills it and hands it over in one step, so two connections
-never use it at the same time. A connection itself holds only an incomplete length or frame. The memory of a frame grows
-with the received bytes and not with the announced length: a connection that announces 100 MB and sends nothing costs
-4 KiB. Growing requires copies, so the memory for a trusted peer (`trusts_lengths`) is allocated at once.
+All connections of a thread share one receive buffer. asyncio fills the buffer and passes it to a connection in one
+step, so two connections never use it at the same time. A connection itself holds only an incomplete length or frame.
+
+The memory for an incomplete frame grows with the received bytes. So a connection that announces 100 MB and sends
+nothing costs 4 KiB. Each growth copies the received bytes. If the peer is trusted (`trusts_lengths`), the memory for
+the announced length is therefore allocated at once.
 
 The first bytes of a frame are inspected before the rest is read: `frame_problem` may end the connection, and
 `handle_frame_start` may delay reading the rest.
@@ -16,7 +18,7 @@ import threading
 from typing import cast
 
 _LENGTH = struct.Struct(">i")
-#: How many bytes at the start of a frame are inspected. In a request, they are the API key.
+#: Number of bytes that are inspected at the start of a frame. In a request, these bytes are the API key.
 HEAD_BYTES = 2
 _RECEIVED_BYTES = 65_536
 _FIRST_BYTES = 4_096
@@ -108,8 +110,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def write_pieces(self, pieces: list[bytes | bytearray | memoryview]) -> None:
         """Send pieces in order, if still connected, and clear the list.
 
-        Pieces that the socket does not accept yet are copied into one. A waiting view would keep its whole underlying
-        memory alive.
+        Pieces that the socket does not accept yet are copied into one. Otherwise each view that waits to be sent would
+        keep its whole underlying memory alive.
         """
         transport = self.transport
         for i, piece in enumerate(pieces):

@@ -12,10 +12,12 @@ from sharegroup.errors import ShareGroupError
 
 _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
-#: Maximum number of tagged fields in one place. They are skipped one by one, and a frame could contain millions.
+#: Maximum number of tagged fields in one place of a frame. A frame could contain millions, and each is skipped
+#: individually.
 MAX_TAGGED_FIELDS = 1_024
 #: Maximum length of a string, in bytes. Kafka's compact strings can be longer, but a broker that receives such a string
-#: closes the connection. The clients of a gateway share its connections, so one client could disturb all others.
+#: closes the connection. All clients of a gateway share its connections to the brokers, so one client could disturb all
+#: others.
 MAX_STRING_BYTES = 0x7FFF
 
 
@@ -63,7 +65,7 @@ Response = TypeVar("Response", bound=ResponseMessage)
 
 
 class RequestHeader(NamedTuple):
-    """The fields of a request header that all header versions have. `end` is the position in the frame after them."""
+    """The fields of a request header that all header versions have. `end` is the position after these fields."""
 
     api_key: int
     api_version: int

@@ -84,7 +84,7 @@ class LogOffsetsClient:
     async def fetch_offsets(
         self, times: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return {partition: offset of its first record at or after a time}, -1 if there is no such record.
+        """Return {partition: offset of its first record at or after a time}. The offset is -1 without such a record.
 
         `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the
         end is the last stable offset. Partitions that have an error or whose leader does not respond are left out.
@@ -92,9 +92,9 @@ class LogOffsetsClient:
         return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
 
     def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the leader epoch that was in the response with each partition's newest end offset.
+        """Return {partition: leader epoch}, from the responses that contained the newest end offsets.
 
-        Partitions are left out if the broker sent no leader epoch.
+        Partitions for which no broker sent a leader epoch are left out.
         """
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
@@ -180,7 +180,7 @@ class LogOffsetsClient:
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Request the end offsets of leader epochs from one leader. If it does not respond, return nothing.
 
-        Unlike a failure of `_ask`, a failure of this method does not mark the leader as silent.
+        A failure of `_ask` marks the leader as silent, but a failure of this method does not.
         """
         if leader in self._silent:
             return {}

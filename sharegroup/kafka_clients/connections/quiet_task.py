@@ -1,4 +1,4 @@
-"""Starts asyncio tasks whose errors are not logged if nothing awaits the tasks any longer."""
+"""Starts asyncio tasks. If nothing awaits such a task any longer, its exception is not logged."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -54,7 +54,7 @@ def invoke_consumer_rebalance(
 ) -> tuple[requests.MemberIdentity, ...]:
     """Remove the static members that have left temporarily, run the assignor, and return the removed members.
 
-    A static member that sends no heartbeats for `share.session.timeout.ms` is also removed (KIP-345).
+    Static members that have sent no heartbeat for `share.session.timeout.ms` are also removed (KIP-345).
 
     Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
     """

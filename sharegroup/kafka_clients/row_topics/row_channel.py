@@ -88,7 +88,7 @@ class RowChannel:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def brokers_ahead_ms(self) -> int:
-        """Return the difference in ms between the time of the broker that is ahead and this machine's steady clock.
+        """Return the latest time of all brokers' clocks minus the time of this machine's steady clock, in ms.
 
         Before the first append, the result is computed from this machine's wall clock instead.
         """
@@ -107,7 +107,7 @@ class RowChannel:
         return self._topics_of_cluster.list_names()
 
     def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Return the metadata of those topics that exist. Raises KafkaError."""
+        """Return {topic: metadata} for the topics in `names` that exist. Raises KafkaError."""
         return self._topics_of_cluster.describe_topics(names)
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ from sharegroup.monitoring.metrics.metric import Counter, Histogram, MetricFamil
 
 #: The value of the label `api` for all requests that are forwarded to the brokers undecoded.
 PASSED_THROUGH = "passed_through"
-#: (API, error) of requests that failed because the gateway has no room for another share session. An alert uses it.
+#: (API, error) of requests that failed because the gateway has no room for another share session. An alert uses their
+#: count.
 _ALERTED = "ShareFetchRequest", "SHARE_SESSION_LIMIT_REACHED"
 
 

@@ -31,7 +31,7 @@ class GroupCounts:
             bag.clear()
 
     def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
-        """Apply a change of `share_groups`. If a group with its own label was deleted, return the label."""
+        """Apply a change of `share_groups`. Return the label of a deleted group if it had its own label, else None."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
             self._members[self._labels.label_of(after["group_id"])] += 0
@@ -43,7 +43,7 @@ class GroupCounts:
         return None
 
     def count_rebalances(self, before: _Row | None, after: _Row | None) -> None:
-        """Count a group's rebalances between two versions of its row in `share_groups`: the increase of its epoch.
+        """Count a group's rebalances: the increase of its epoch between two versions of its row in `share_groups`.
 
         A new group has epoch 1. If the epoch is lower than before, the group was deleted and created again.
         """

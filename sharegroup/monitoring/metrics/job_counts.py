@@ -16,8 +16,8 @@ from sharegroup.monitoring.metrics.metric import Counter, Histogram, Labels, Met
 from sharegroup.monitoring.metrics.share_partitions import SharePartitionSizes
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
-#: (table, previous version of a row, new version). The previous version of an added row is None, as is the new version
-#: of a deleted row.
+#: (table, previous version of a row, new version). The previous version is None for an added row. The new version is
+#: None for a deleted row.
 RowChange = tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]
 
 _COUNTERS = (

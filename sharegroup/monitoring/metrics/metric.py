@@ -37,8 +37,9 @@ class Metric:
 
 
 class Observations(NamedTuple):
-    """One series of a histogram. `cumulative` is the number of observations up to each bound, then of all.
+    """One series of a histogram.
 
+    `cumulative` contains the number of observations up to each bound, and finally the number of all observations.
     `sum` is the sum of all observed values.
     """
 

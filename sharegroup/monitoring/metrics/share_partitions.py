@@ -43,7 +43,7 @@ class SharePartitionSizes:
     def update(self, sizes: WindowSizes, now_ms: int) -> bool:
         """Apply the sizes of one share-partition. `now_ms` is the timestamp of the micro-batch that reported them.
 
-        Return whether the share-partition is new, that is, it is managed now and was not managed before.
+        Return whether the job manages the share-partition now and did not manage it before.
         """
         key = sizes.group_id, sizes.topic_id, sizes.partition
         before = self._known.pop(key, None)

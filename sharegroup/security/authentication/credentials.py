@@ -4,8 +4,8 @@
     bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
 A SCRAM login does not send the password. The login is verified with the user's entry for the same SCRAM mechanism. A
-PLAIN login sends the password. The gateway computes a stored key from it and compares this with the user's strongest
-entry. `sharegroup hash-password alice` creates a line of the file.
+PLAIN login sends the password. The gateway computes a stored key from the password, and compares it with the stored key
+of the user's strongest mechanism. `sharegroup hash-password alice` creates a line of the file.
 """
 
 import base64
@@ -109,7 +109,7 @@ def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
 
 
 def _usual(mechanism: str) -> ScramCredential:
-    """Return a dummy credential with the salt length and iterations of those that `hash_password` creates."""
+    """Return a dummy credential with the same salt length and iterations as one from `hash_password`."""
     key = bytes(_KEY_BYTES[mechanism])
     return ScramCredential(mechanism, bytes(_MADE_SALT_BYTES), key, key, ITERATIONS)
 

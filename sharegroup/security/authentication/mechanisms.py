@@ -87,7 +87,10 @@ def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
 
 
 def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
-    """Return the token keys from a file or a server. A file must exist; a server may be unavailable at first."""
+    """Return the token keys from the configured file or server, None if neither is configured.
+
+    A file must exist. A server may be unavailable at first.
+    """
     if not config.token_keys:
         return None
     path = keys_path(config.token_keys)

@@ -26,7 +26,7 @@ class AcceptedToken(NamedTuple):
 
 
 class OAuthBearerExchange:
-    """A login with a token. `check` verifies the token: it returns its user, or raises LoginRejectedError."""
+    """A login with a token. `check` verifies a token: it returns the token's user, or raises LoginRejectedError."""
 
     max_message_bytes = MAX_MESSAGE_BYTES
 

@@ -7,7 +7,7 @@ from sharegroup.errors import ShareGroupError
 
 
 class LoginRejectedError(ShareGroupError):
-    """The login is rejected. The message is sent to the client; `reason`, without secrets, is for the audit log."""
+    """The login is rejected. The client receives the message. The audit log has `reason`, which contains no secrets."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class ExchangeStep(NamedTuple):
 class Exchange(Protocol):
     """One login with a SASL mechanism."""
 
-    #: The user name that the client has sent, "" before its first message was read.
+    #: The user name that the client has sent. It is empty before the client's first message was read.
     claimed: str
 
     @property
     def max_message_bytes(self) -> int:
-        """The size limit of a message."""
+        """The maximum size of a client's message, in bytes."""
 
     def respond(self, message: str) -> ExchangeStep:
         """Handle the client's next message. Raises LoginRejectedError."""

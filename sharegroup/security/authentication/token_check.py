@@ -1,7 +1,7 @@
 """Verifies tokens. A token must be a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
 
-PyJWT verifies signature and claims. It is the most used library for this purpose and is typed. Its only dependency is
-`cryptography`, which any such library needs for RSA and elliptic curves.
+PyJWT verifies signature and claims. It is the most used library for tokens and has type annotations. Its only
+dependency is `cryptography`, which any such library needs for RSA and elliptic curves.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,10 @@ class TokenCheck:
         self._claim, self._algorithms, self._skew_s = claim, algorithms, skew_s
 
     def has_unknown_key(self, token: str) -> bool:
-        """Return whether the token names a key that is not among the current keys. False if it is not a token."""
+        """Return whether the token names a key that is not among the current keys.
+
+        If the text is not a token, return False.
+        """
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
@@ -46,7 +49,10 @@ class TokenCheck:
         return not self._keys.value.has_key(key_id)
 
     def __call__(self, token: str) -> AcceptedToken:
-        """Return the user of a token and its expiry. Raises LoginRejectedError, without the token in its reason."""
+        """Return the user of a token, and when the token expires.
+
+        Raises LoginRejectedError if the token is invalid. The reason in this error does not contain the token.
+        """
         try:
             header = jwt.get_unverified_header(token)
             key = self._key(header)

@@ -34,7 +34,10 @@ class TokenKeys:
         self._keys = keys
 
     def has_key(self, key_id: str | None) -> bool:
-        """Return whether the set has the key. None, for a token without a key id, stands for the set's only key."""
+        """Return whether the set has the key. If `key_id` is None, return whether the set has exactly one key.
+
+        A token without a key id can only be verified with such a set.
+        """
         return self._key(key_id) is not None
 
     def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
@@ -144,7 +147,7 @@ class _Deadline:
     def problem(self) -> str:
         """Return the reason why the request fails, or an empty text before the deadline.
 
-        A read that ends by the socket's timeout has the same reason, because this timeout ends after the deadline.
+        The socket's own timeout never ends before the deadline. So a read that ends by it has the same reason.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""

@@ -10,7 +10,7 @@ _PER_LINE = 16
 
 
 class PayloadText(NamedTuple):
-    """A payload as text. `note` states how the text differs from the request (cut, not JSON), or is empty."""
+    """A payload as text. If the text is cut or is not JSON as requested, `note` states this; otherwise it is empty."""
 
     text: str
     note: str

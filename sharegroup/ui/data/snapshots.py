@@ -122,8 +122,8 @@ class Snapshots:
     def take_snapshot(self) -> Snapshot:
         """Take a snapshot of all groups.
 
-        If tables cannot be read, their last content is used, unless they do not exist. If log offsets cannot be read,
-        they are None in the snapshot. Both cases add a sentence to `problems`.
+        If existing tables cannot be read, their last content is used. Missing tables count as empty. If log offsets
+        cannot be read, they are None in the snapshot. Each of these cases adds a sentence to `problems`.
         """
         at_ms, problems = self._now_ms(), []
         for name, cell in self._cells.items():

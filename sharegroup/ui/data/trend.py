@@ -1,4 +1,4 @@
-"""Stores a history of lags in memory. Pages show from it how a lag grows or falls. No I/O."""
+"""Stores a history of lags in memory. Pages use it to show how a lag grows or falls. No I/O."""
 
 from collections import deque
 from collections.abc import Mapping

@@ -193,7 +193,10 @@ def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
 
 
 def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
-    """Divide the picture into at most `most` parts. Return (left, width, combined column) of each part, in columns."""
+    """Divide the picture into at most `most` parts. Return (left, width, combined column) of each part.
+
+    `left` and `width` are numbers of columns.
+    """
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]
     return [(left, after - left, join_columns(of[left:after])) for left, after in pairwise(edges)]
