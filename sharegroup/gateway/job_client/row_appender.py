@@ -9,11 +9,11 @@ in the log, so the next sequence number is unknown too. Therefore the next batch
 (KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the old epoch. An
 abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
 
-The project has its own producer because no asyncio producer does this, according to their sources. aiokafka (0.14.0)
-retries an idempotent batch without a time limit as long as the error is retriable, and it cannot begin a new epoch.
-confluent-kafka's AIOProducer (2.16.1) passes rows to a pool of threads and polls for their delivery reports, under low
-load only about once a second. Measured side by side on two cores, to one partition of one broker, with acks=all and
-idempotence:
+The project has its own producer because, according to their sources, other asyncio producers lack these properties.
+aiokafka (0.14.0) retries an idempotent batch without a time limit as long as the error is retriable, and it cannot
+begin a new epoch. confluent-kafka's AIOProducer (2.16.1) passes rows to a pool of threads and polls for their delivery
+reports, under low load only about once a second. Measured side by side on two cores, to one partition of one broker,
+with acks=all and idempotence:
 
                      one row at a time, p50    200 at a time    CPU per row
     this             0.8 ms                    34,000 rows/s     19 µs
@@ -79,7 +79,7 @@ CLOSE_TIMEOUT_S = 5.0
 #: attempt, so that its response arrives in time.
 ATTEMPT_SHARE, REPLICAS_SHARE = 0.5, 0.4
 #: The last version of Produce that identifies topics by name. The brokers may not know the topic ids of the gateway,
-#: because it computes an id itself if the brokers do not support ids.
+#: because the gateway computes the ids if the brokers do not support topic ids.
 MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
 NO_RESPONSE = "the broker has not responded"
@@ -90,8 +90,8 @@ UNKNOWN_TIME = -1
 _STARTED_MS = int(time.time() * 1000) - steady_ms()
 #: Responses that mean that the batch is in the broker's log.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
-#: Errors that mean that the broker's producer state differs from ours, because it has expired or the broker has lost a
-#: part of its log.
+#: Errors that mean that the broker's producer state differs from the gateway's. The state has expired, or the broker
+#: has lost a part of its log.
 _PRODUCER_STATE_LOST = (
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
@@ -125,9 +125,9 @@ class PartitionCounts:
         self._counts: dict[str, int] = {}
 
     def get(self, topic: str, count: int) -> int:
-        """Return the number for a topic that has `count` partitions now.
+        """Return the number to use for a topic that has `count` partitions now: the lowest count so far.
 
-        The number only decreases. `count` is lower than before if the topic was created again with fewer partitions.
+        `count` is lower than before if the topic was created again with fewer partitions.
         """
         kept = min(count, self._counts.get(topic, count))
         self._counts[topic] = kept
@@ -226,7 +226,10 @@ def local_ms() -> int:
 
 
 class _Row:
-    """A row to append. `durable` completes when the row is durable, or with an error after the timeout (`timer`)."""
+    """A row to append.
+
+    The future `durable` completes when the row is durable, or with an error when `timer` expires.
+    """
 
     __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
 
@@ -428,7 +431,7 @@ class _PartitionQueue:
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
-        """Request and return a new producer id and its epoch. The leader of the partition is asked for it.
+        """Request a new producer id and its epoch from the partition's leader, and return them.
 
         Raises UpstreamUnavailableError if a retry may succeed, JobUnavailableError otherwise.
         """

@@ -120,7 +120,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """Describe the port at an offset from the base port for an error message: its number, option and purpose."""
+    """Return a description of the port at an offset from the base port: its number, config option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"
