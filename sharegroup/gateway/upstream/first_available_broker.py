@@ -1,7 +1,8 @@
 """Sends requests that any upstream broker can answer, and uses the first response.
 
 Such a request is first sent to the broker whose port the client uses. If this broker does not respond, the request is
-sent to the other brokers. Without this, a client that knows only this port could not get any other address.
+sent to the other brokers. Without this retry, a client that knows only the port of a failed broker could not get any
+other address.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
-#: Maximum number of stored ids of deleted topics. They prevent that outdated metadata of a broker restores a topic.
+#: Maximum number of stored ids of deleted topics. A topic with a stored id is ignored in outdated metadata of a broker.
 MAX_DELETED = 10_000
 
 

@@ -30,9 +30,9 @@ class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
     The response is sent immediately and contains all offsets that are reserved for the gateway. No offsets are reserved
-    if members can acquire records, or if a waiting member cannot use reservations. If offsets are reserved, the gateway
-    holds them for `lease_ms` (its lease). The row ends reservations of the gateway with earlier epochs. `member_id` is
-    empty.
+    while other records can be acquired, or while a waiting member cannot use reservations. If offsets are reserved, the
+    gateway holds them for `lease_ms` (its lease). The row also ends the gateway's reservations of earlier reservation
+    epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE

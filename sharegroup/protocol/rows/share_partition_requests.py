@@ -50,10 +50,11 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
-    - `is_static`: whether the locks last longer, as for static members (KIP-345), to outlast a restart of the member
-    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The
-      process of the member then has no records. All records of the member are released, and this fetch acquires them
-      before other fetches. The field is ignored if the member has acquired records with a later fetch.
+    - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
+      member.
+    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. In a new
+      session, the process of the member has no records. All records of the member are released, and this fetch acquires
+      them before other fetches. The field is ignored if the member has acquired records with a later fetch.
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       member does not need new records during this time.
     - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
@@ -101,8 +102,8 @@ class UnacquireRequest(PartitionRequest):
     """Request to return acquired records that the member never received. Their delivery is not counted.
 
     The request has either `ranges` or `acquired`. The member must have acquired all records of `ranges`. `acquired`
-    contains acquired ranges with their delivery counts. Records of `acquired` whose state has changed are skipped,
-    except if only their locks have expired.
+    contains acquired ranges with their delivery counts. Records of `acquired` are skipped if their state has changed in
+    any way other than by an expired lock.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -125,8 +126,8 @@ class ReleaseMemberRequest(PartitionRequest):
       records is not counted, because they never left the gateway.
     - `requester`: the `reply_to` of the session that ended, or empty. If it is set and the member has acquired records
       for another `reply_to`, the row is ignored.
-    - `opened_ms`: the time at which a new session was opened, or -1. If it is set and the member has acquired records
-      with a later fetch, the row is ignored.
+    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has acquired
+      records with a fetch after this time, the row is ignored.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER
