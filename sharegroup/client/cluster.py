@@ -85,7 +85,10 @@ class Cluster:
         self._refreshed_s = None
 
     def raise_problem(self) -> None:
-        """Raise the last topic error of a metadata response once. Does nothing if there was no error."""
+        """Raise the last topic error that a metadata response contained, but only once.
+
+        Does nothing if there is no error.
+        """
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -121,7 +124,7 @@ class Cluster:
     async def ask_leader(
         self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
     ) -> Response:
-        """Send a request of a share session to a leader, which may wait for `wait_ms` before it responds."""
+        """Send a request of a share session to a leader. The leader may wait for `wait_ms` before it responds."""
         address = self._addresses.get(node_id)
         if address is None:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown")

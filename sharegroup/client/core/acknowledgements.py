@@ -13,7 +13,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 #: {offset: acknowledge type}
 Types = dict[int, AcknowledgeType]
 
-#: Errors that are retriable for other requests, but not for acknowledgements, because the locks have been released.
+#: After these errors, other requests are retried. Acknowledgements are not, because the locks have been released.
 _LOCKS_GONE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,

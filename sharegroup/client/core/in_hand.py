@@ -1,4 +1,4 @@
-"""The records in hand: delivered to the application, but with no acknowledgement that has been sent.
+"""The records in hand: the application has received them, but their acknowledgements have not been sent.
 
 A record is added when it is delivered, and removed when its acknowledgement is about to be sent. After a renewal
 (RENEW), the record is in hand again as soon as the server has renewed its lock. As in Java, the application then
@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand, by partition and offset: delivered, but no acknowledgement has been sent."""
+    """The records in hand, by partition and offset. Their acknowledgements have not been sent."""
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed

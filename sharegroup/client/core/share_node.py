@@ -76,7 +76,7 @@ class ShareNode:
 
     Attributes:
         epoch: the epoch of the next request; 0 opens a session.
-        partitions: the partitions of the session, as the server has them too.
+        partitions: the partitions of the session. The server has the same partitions in its session.
         results: results of acknowledgements, until the caller removes them.
         session: the number of the current session, that is, the number of sessions that have ended before it.
         has_backlog: whether the last fetch response indicates that the server has more records.
@@ -246,7 +246,10 @@ class ShareNode:
         return self._sent
 
     def _on_code(self, response: Any) -> RequestError | None:
-        """Update the epoch. Return the error of the whole request, or None. After an error, acknowledgements fail."""
+        """Update the session epoch, and return the error of the whole request, or None.
+
+        After an error, the acknowledgements that the request contained fail.
+        """
         if not response.error_code:
             self._advance()
             return None

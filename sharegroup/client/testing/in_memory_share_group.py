@@ -294,7 +294,7 @@ class InMemoryShareGroup:
             call_soon(connection.loop, connection.changed.set)
 
     def _stop_finished(self) -> None:
-        """Stop the consumers of `stop_when_finished` whose topics have only finished records."""
+        """Stop each consumer that was passed to `stop_when_finished` if all records of its topics are finished."""
         for consumer, topics in list(self._finishing):
             if self.is_finished(*topics):
                 consumer.stop()
