@@ -209,7 +209,7 @@ class ConsumerCore:
         self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
-        """Return the fetched records for a poll, and record that the application holds them from now on."""
+        """Return the fetched records for a poll. From now on, the application holds these records."""
         limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
         records = self.fetched.pop(limit)
         self.in_hand.deliver(records)

@@ -32,7 +32,7 @@ class Membership:
 
     Attributes:
         is_coordinator_stale: whether the coordinator must be looked up again. The caller resets it.
-        generation: counts the changes of the assignment.
+        generation: the number of changes of the assignment so far.
     """
 
     def __init__(self, group_id: str, member_id: str, rack: str, retry_ms: int, max_poll_interval_ms: int) -> None:

@@ -78,7 +78,7 @@ class ShareNode:
         epoch: the epoch of the next request; 0 opens a session.
         partitions: the partitions of the session. The server has the same partitions in its session.
         results: results of acknowledgements, until the caller removes them.
-        session: the number of the current session, that is, the number of sessions that have ended before it.
+        session: a counter that identifies the current session. It increases when a session ends.
         has_backlog: whether the last fetch response indicates that the server has more records.
     """
 

@@ -41,7 +41,10 @@ class RegisteredHandler(NamedTuple):
         return 0 if self.is_coroutine or self.is_batch else self.options.concurrency
 
     def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
-        """Return a function that runs calls. Handler functions run in the pool, coroutines in `run_coroutine`."""
+        """Return a function that runs calls.
+
+        `run_coroutine` runs coroutines; other functions run on threads of `pool`.
+        """
 
         def run(call: Call, argument: Any) -> Any:
             is_lost = all(record.cancelled.is_set() for record in call.records)

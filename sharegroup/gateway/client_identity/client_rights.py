@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 class ClientBrokers:
-    """Connections to the known brokers with the client's login, which `settings` contains."""
+    """Connections to the known brokers. `settings` contains the client's login."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)

@@ -48,8 +48,8 @@ def check_settings(config: Config) -> None:
 class ForwardedLogins:
     """The logins at the brokers and the cached rights of all clients.
 
-    `settings` are kafka-python's settings with the gateway's login. Each client's login replaces it. `share_groups`
-    returns the names of the share groups, because the brokers cannot list them. The constructor raises
+    `settings` are kafka-python's settings with the gateway's login, which is replaced by the login of each client.
+    `share_groups` returns the names of the share groups, because the brokers cannot list them. The constructor raises
     InvalidConfigError as `check_settings` does.
     """
 

@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 #: Limits of one batch, in rows and bytes. The limit in bytes is well below the default of max.message.bytes. A larger
 #: row is sent alone.
 MAX_BATCH_ROWS, MAX_BATCH_BYTES = 500, 524_288
-#: Limit of the memory of all pending rows, and the memory of one row besides its key and value.
+#: Maximum memory of all pending rows in bytes, and the memory that a row needs besides its key and value.
 MAX_PENDING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
 #: First and longest pause between attempts to send a batch. The pause doubles each time.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0
@@ -374,7 +374,7 @@ class _PartitionQueue:
 
         Raises JobUnavailableError if the broker rejects the batch with an error that is not retriable.
 
-        A broker also rejects the batch if its producer state has been lost. If all attempts so far ended this way, the
+        A broker that has lost its producer state also rejects the batch. If all attempts so far ended this way, the
         batch is not in the log, and it is sent again with a new producer id. Otherwise the batch is abandoned: an
         earlier attempt may have appended it with the old id, so a new id could append it twice.
         """

@@ -93,7 +93,7 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
     """Authorize DescribeTopicPartitions.
 
     A request for all topics is replaced by a request for those topics that the caller may describe. The cursor in the
-    broker's response then always refers to one of these topics.
+    broker's response (the position for the next request) therefore refers to one of these topics.
     """
     found = admin.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
@@ -139,7 +139,7 @@ def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace AuthorizedOperations in the response: the brokers return those of the gateway, not of the caller."""
+    """Set AuthorizedOperations in the response to the caller's, because the brokers return the gateway's."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = encode_operations(rights.operations(Resource.TOPIC, topic.name))

@@ -95,7 +95,7 @@ class UpstreamCluster:
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for topic partitions whose log may have changed: (topic id, partition index).
+        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index).
 
         It is called if a partition has another leader or leader epoch, because its log may have been truncated. It is
         also called if a partition was deleted.

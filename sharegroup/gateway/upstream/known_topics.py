@@ -62,7 +62,7 @@ class KnownTopics:
         return derive_topic_id(self._cluster_id, name)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for (topic id, partition index) of each log that may have changed."""
+        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index)."""
         self._watchers.append(changed)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:

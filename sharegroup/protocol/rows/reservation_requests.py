@@ -1,7 +1,7 @@
 """Rows of `__share_partition_requests` with which a gateway reserves offsets and assigns them to its members.
 
-The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when the
-reservation has ended, or may have ended without a notice. Data and checks only.
+The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when its
+reservations have ended, or may have ended without a notice. Data and checks only.
 """
 
 from __future__ import annotations

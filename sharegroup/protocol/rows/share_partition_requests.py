@@ -79,8 +79,8 @@ class AcknowledgeRequest(PartitionRequest):
     - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
       records that still have these delivery counts. If empty, it applies to all records that the member has acquired.
     - `lock_deadline_ms`: the time at which the first lock of these records expires, as the requester has received it
-      (-1: not known). If the row was appended later and contains records below the start offset, it is rejected,
-      because another member may have finished these records.
+      (-1: not known). If the row was appended after this time and contains records below the start offset, it is
+      rejected. Another member may have finished these records.
     - `is_static`: whether renewed locks get the longer duration of static members
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       delay ends early if a member waits for records that this row may release.
@@ -120,7 +120,7 @@ class UnacquireRequest(PartitionRequest):
 class ReleaseMemberRequest(PartitionRequest):
     """Request to release all records of a member that left or whose share session ended.
 
-    The row is ignored if the member has acquired records with a later epoch.
+    The row is ignored if the member has acquired records with a later member epoch.
 
     - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
       records is not counted, because they never left the gateway.
