@@ -79,7 +79,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription. The member joins the group at the next poll, and leaves it with `unsubscribe`."""
+        """Replace the subscription. The next poll joins the group, and `unsubscribe` leaves it."""
         self._check_open()
         if not topics or isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
             raise ValueError(f"topics must be a collection of names: {topics!r}")
@@ -339,7 +339,7 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
-        """End the share sessions and leave the group. After the timeout, log a warning and give up."""
+        """End the share sessions and leave the group. If this takes longer than the timeout, log a warning and stop."""
         if self.settings.is_explicit:
             self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:

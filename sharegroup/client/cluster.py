@@ -141,7 +141,7 @@ class Cluster:
         self._coordinator = None
 
     async def ask_any(self, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request to one broker after the other until a broker responds.
+        """Send a request to the brokers one by one until a broker responds.
 
         The broker that responded last is tried first. Raises UpstreamUnavailableError if no broker responds. Raises
         UpstreamLoginRejectedError as soon as one broker rejects the login.

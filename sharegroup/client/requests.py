@@ -4,8 +4,8 @@ A turn is a task that sends acknowledgements, a fetch, or both to one leader. On
 a time, because the epoch of its share session counts the requests. Turns continue between polls. A turn is not
 cancelled while the share session exists.
 
-Fetching ahead: when a poll returns records, the next fetch is sent to each leader that has more records. Its response
-has then usually arrived when the application polls again. Such a fetch does not wait for records (MaxWaitMs 0). If it
+Fetching ahead: when a poll returns records, the next fetch is sent to each leader that has more records. When the
+application polls again, the response has usually arrived. Such a fetch does not wait for records (MaxWaitMs 0). If it
 waited, it would delay the acknowledgements of the next commit, because a session has only one request at a time.
 """
 

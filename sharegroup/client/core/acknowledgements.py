@@ -61,9 +61,10 @@ class AcknowledgeResult(NamedTuple):
 
 
 def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = ()) -> Iterator[AcknowledgementBatch]:
-    """Yield a batch for each range of consecutive offsets. It has one type for all offsets, or one for each offset.
+    """Yield a batch for each range of consecutive offsets.
 
-    Offsets in `unused` are never in the same batch as other offsets.
+    A batch has one type for all offsets, or one for each offset. Offsets in `unused` are never in the same
+    batch as other offsets.
     """
     offsets = sorted(types)
     start = 0

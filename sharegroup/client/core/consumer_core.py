@@ -1,7 +1,7 @@
 """The logic of a share consumer, without I/O. It combines membership, share sessions and the consumer's records.
 
 The host (`AsyncShareConsumer`) sends the requests that the core returns. Two threads may use the core at the same time.
-One applies fetch responses; on the other, the application acknowledges or decodes other records.
+One thread applies fetch responses. On the other thread, the application acknowledges or decodes other records.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class ConsumerCore:
         self._decoder = RecordDecoder(settings)
         self._problems: deque[RequestError] = deque()
         self._last_node_id = -1
-        #: The time at which the application received the current records (None after its next poll), and the time in ms
-        #: that it took to process the previous records.
+        #: `_delivered_ms` is the time at which the application received the current records; None after its next poll.
+        #: `_processing_ms` is how long the application processed the previous records.
         self._delivered_ms: int | None = None
         self._processing_ms: int | None = None
         #: The assignment generation and the subscription for which `_drop_lost` last released records.
@@ -101,9 +101,9 @@ class ConsumerCore:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def begin_poll(self, now_ms: int) -> None:
-        """Queue the acknowledgements of the records of the previous poll.
+        """Queue the acknowledgements for the records of the previous poll.
 
-        Raises IllegalStateError if there is no subscription, or if explicit mode requires further acknowledgements.
+        Raises IllegalStateError without a subscription, or if records are not acknowledged yet in explicit mode.
         """
         if not self.membership.topics:
             raise IllegalStateError("Consumer is not subscribed to any topics.")

@@ -15,7 +15,7 @@ from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
-#: The heartbeat interval that is used until the coordinator has returned one.
+#: The heartbeat interval that is used until the coordinator has returned an interval.
 FIRST_INTERVAL_MS = 5_000
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)

@@ -222,9 +222,9 @@ class ShareNode:
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
         """Return whether a response indicates that the server has more records.
 
-        This is the case if the response contains half of the maximum number of records or bytes, or if it contains
-        any records although the fetch did not wait (`max_wait_ms` 0). A server divides `max_bytes` among the
-        partitions, so the limit in bytes is that of one partition.
+        The response indicates this if it contains half of the maximum number of records or bytes. If the fetch did not
+        wait (`max_wait_ms` 0), one record is enough. A server divides `max_bytes` among the partitions, so the limit in
+        bytes is that of one partition.
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records

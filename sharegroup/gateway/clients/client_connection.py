@@ -130,8 +130,8 @@ class ClientConnection(FrameProtocol):
     def is_idle(self, now: float) -> bool:
         """Return whether the client must be disconnected because of a timeout.
 
-        There are three reasons: the client has not logged in or sent a first request in time, it has been idle for too
-        long, or it has stopped in the middle of a large request. `now` is the event loop's time in seconds.
+        There are timeouts for the login or first request, for idle clients, and for a large request that has stopped
+        arriving. `now` is the event loop's time in seconds.
         """
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000

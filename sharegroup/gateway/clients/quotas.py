@@ -11,8 +11,8 @@ Entries are searched in Kafka's order:
     client-id, default client-id
 
 All connections that match an entry share its rate. With `<default>`, each user or client id has a separate rate. If no
-entry sets a rate, the rate in the gateway's configuration applies to each user, or to each client id if clients do not
-log in.
+entry sets a rate, the rate in the gateway's configuration applies to each user. If clients do not log in, it applies to
+each client id.
 
 A client that exceeds its rate still receives its response, which contains `throttle_time_ms`. For this time, the
 gateway reads nothing from the connection, as Kafka does since KIP-219.

@@ -1,8 +1,8 @@
 """Request loop of one client connection: decodes each request, calls its handler and sends the responses in order.
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
-forwarded to the upstream broker may be pipelined. If the bytes are not a Kafka request, or the client is not allowed to
-send the request, the connection is closed, because Kafka has no response for such requests.
+forwarded to the upstream broker may be pipelined. The connection is closed if the bytes are not a Kafka request, or the
+client is not allowed to send the request. Kafka has no response for such requests.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class RequestLoop:
 
         `head` contains the first bytes of the request.
 
-        Before the login, the result is None, because `max_frame_bytes` of the link limits requests then.
+        Before the login, the result is always None, because `max_frame_bytes` of the link is the limit.
         """
         return size_problem(size, head) if self.is_authenticated else None
 

@@ -1,8 +1,8 @@
 """Queue of a client's requests that limits the memory of these requests.
 
-The body of a large request is read only when two conditions are met: all earlier requests of the connection have been
-handled, and the request holds a share of the memory budget (`FrameBudget`). Until then, the gateway reads nothing from
-the connection, as in Kafka. The share is released after the request has been handled.
+The body of a large request is read only after all earlier requests of the connection have been handled. The request
+must also hold a share of the memory budget (`FrameBudget`). Until both conditions are met, the gateway reads nothing
+from the connection, as in Kafka. The share is released after the request has been handled.
 """
 
 import asyncio

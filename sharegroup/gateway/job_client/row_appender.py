@@ -4,10 +4,10 @@ Each topic partition has a queue, a producer id (KIP-98) and at most one request
 are sent together in the next batch. A batch whose response is lost is sent again unchanged. It has the same sequence
 number, so the broker appends it only once.
 
-A batch is abandoned when its timeout has expired or the broker rejects it. It may then be unknown whether the batch is
-in the log, so the next sequence number is unknown too. Therefore the next batch begins a new epoch of the producer id
-(KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the old epoch. An
-abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
+A batch is abandoned when its timeout has expired or the broker rejects it. The gateway may not know whether an
+abandoned batch is in the log, so it may not know the next sequence number. Therefore the next batch begins a new epoch
+of the producer id (KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the
+old epoch. An abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
 
 The project has its own producer because, according to their sources, other asyncio producers lack these properties.
 aiokafka (0.14.0) retries an idempotent batch without a time limit as long as the error is retriable, and it cannot
@@ -117,8 +117,8 @@ class PartitionCounts:
     """The number of partitions of each topic, for choosing the partition of a key.
 
     The first known number is kept even if partitions are added to the topic. All rows with the same key thus stay in
-    one partition and keep their order. Otherwise, for example, the job could read the end of a share session before an
-    acknowledgement of this session, because it may read two partitions in any order.
+    one partition and keep their order. Otherwise, the job could read the end of a share session before an
+    acknowledgement of this session. The job may read two partitions in any order.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Rules for the APIs that manage the brokers' ACLs.
 
 ACLs that name an internal topic of the job are rejected in requests, and removed from responses. A pattern such as `*`,
-which matches internal topics among others, is accepted. It requires Alter on the cluster.
+which matches internal topics and other topics, is accepted. It requires Alter on the cluster.
 """
 
 from collections.abc import Callable

@@ -4,9 +4,10 @@ Most requests of clients are of these two types, and most of their bytes are ack
 per record. The generic decoder (`request_decoding`) creates an object with three attributes for each batch. This
 decoder creates a tuple.
 
-Successive batches mostly have the same form: the same number of acknowledge types, and no tagged fields. They then have
-the same length. A sequence of such batches is called a run. To find a run, the decoder compares the bytes at two
-positions of each batch. It unpacks the whole run in one call. Other batches are decoded one by one.
+Successive batches mostly have the same form: the same number of acknowledge types, and no tagged fields. Batches of the
+same form have the same length. A sequence of batches of the same form is called a run. To find a run, the decoder
+compares the bytes at two positions of each batch. It unpacks the whole run in one call. Other batches are decoded one
+by one.
 
 The native reader of kio (0.6.5) is a little faster, but is not suitable for untrusted input. It allocates as many
 elements as the length of an array specifies, so a client could end the process with 40 bytes. Unknown tagged fields are

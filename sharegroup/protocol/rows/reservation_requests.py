@@ -48,9 +48,9 @@ class AssignRequest(PartitionRequest):
     """Notice that the gateway `requester` delivers reserved offsets to the member.
 
     Until `valid_until_ms`, the reservations of the gateway and the session of the member are certainly valid. The
-    gateway sends the records only if the row was appended by then. The job ignores a row that was appended later, so
-    both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`, which
-    is a value from the response to the reserve row.
+    gateway sends the records only if the row was appended by this time. The job ignores a row that was appended later,
+    so both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`,
+    which is a value from the response to the reserve row.
     """
 
     type: ClassVar[str] = ASSIGN

@@ -147,9 +147,10 @@ class ReleaseMemberRequest(PartitionRequest):
 class FenceMemberRequest(PartitionRequest):
     """Notice that the process `incarnation_id` now acts as the member. Requests of its other processes are rejected.
 
-    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this one
-    is ignored. The group coordinator sends the row to every partition of the request topic, before the response to the
-    join. One partition is not sufficient, because processes may use different partitioners or numbers of partitions.
+    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this
+    notice is ignored. The group coordinator sends the row to every partition of the request topic, before the response
+    to the join. One partition is not sufficient, because processes may use different partitioners or numbers of
+    partitions.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -168,7 +169,7 @@ class ConfigureRequest(PartitionRequest):
     """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
     The group coordinator sends the row before the response to alter_configs. `altered_ms` is the append time of the
-    alter_configs request. If a notice with a later time was processed before, this one is ignored.
+    alter_configs request. If a notice with a later time was processed before, this notice is ignored.
     """
 
     type: ClassVar[str] = CONFIGURE

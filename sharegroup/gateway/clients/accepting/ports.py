@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1_024
 #: Offset of the standby port from the base port.
 STANDBY_OFFSET = -1
-#: Offset of the bootstrap port, which is the base port itself. If there is a broker 0, it has the same port.
+#: Offset of the bootstrap port, which is the base port itself. If there is a broker with id 0, this is also its port.
 BOOTSTRAP_OFFSET = 0
 _LAST_PORT = 65_535
 

@@ -17,8 +17,8 @@ most once a second, with the same mechanism and as the same user. After the end 
 is allowed. These rules are those of Kafka's SaslServerAuthenticator and KafkaChannel.
 
 After a SaslHandshake of version 0 (clients before Kafka 1.0), SASL messages are bare, that is, not wrapped in requests.
-A frame then consists of a size of four bytes and the message (`expects_bare_message`). If such a login fails, no
-response is sent.
+In this case, a frame consists of a size of four bytes and the message (`expects_bare_message`). If such a login fails,
+no response is sent.
 """
 
 from enum import Enum
