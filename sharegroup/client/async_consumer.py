@@ -71,7 +71,7 @@ class AsyncShareConsumer(HandlesRecords):
         #: One list per waiting `commit_sync` call. Each new result is appended to all of these lists.
         self._commits: list[list[AcknowledgeResult]] = []
         self._is_polling = self._is_woken = self._is_closed = False
-        #: The objects that run the deserializers, and the commit callback.
+        #: The object that runs the deserializers, and the object that runs the commit callback.
         self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
             self.subscribe(topics)
@@ -79,7 +79,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription. The member joins the group at the next poll, and leaves it with `unsubscribe`."""
+        """Replace the subscription. The next poll joins the group, and `unsubscribe` leaves it."""
         self._check_open()
         if not topics or isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
             raise ValueError(f"topics must be a collection of names: {topics!r}")
@@ -146,8 +146,8 @@ class AsyncShareConsumer(HandlesRecords):
     async def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
         """Send the acknowledgements, wait for the results, and return {partition: error, or None for success}.
 
-        In implicit mode, the call accepts the records of the previous poll. If no result for a partition arrives
-        within the timeout, its error is REQUEST_TIMED_OUT. The callback receives the actual result later.
+        In implicit mode, the call accepts the records of the previous poll. If a partition has no result after the
+        timeout, the error of the partition is REQUEST_TIMED_OUT. The callback receives the actual result later.
         """
         self._check_open()
         self._bind()
@@ -244,7 +244,7 @@ class AsyncShareConsumer(HandlesRecords):
             await runner.run(drain_s)
 
     def wakeup(self) -> None:
-        """Make the waiting poll or commit raise WakeupError; if none is waiting, the next one. Thread-safe."""
+        """Make the waiting poll or commit, or else the next poll or commit, raise WakeupError. Thread-safe."""
         self._is_woken = True
         if (loop := self._loop) is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._changed.set)
@@ -275,7 +275,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Prepare for a handler loop: switch to explicit mode, in which renewed records stay held during polls."""
+        """Switch to explicit mode for a handler loop. Renewed records stay held, and are not delivered again."""
         self.settings = self._core.begin_handling()
 
     def limit_fetches(self, records: int, size: int) -> None:
@@ -288,7 +288,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._collect()
 
     def send_without_poll(self, is_last: bool) -> None:
-        """Send the acknowledgements now, without a poll. If `is_last`, no poll follows: release fetched records."""
+        """Send the acknowledgements now. If `is_last`, also release fetched records, because no poll follows."""
         if is_last:
             self._core.release_unpolled(self.clock.now_ms())
         self._requests.commit_after_turns()
@@ -339,7 +339,7 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
-        """End the share sessions and leave the group. After the timeout, log a warning and give up."""
+        """End the share sessions and leave the group. If this takes longer than the timeout, log a warning and stop."""
         if self.settings.is_explicit:
             self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:
@@ -384,7 +384,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.raise_problem()
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Wait until something has changed since the previous wait (response, assignment or wakeup), or `until_ms`."""
+        """Wait until a response, an assignment or a wakeup has arrived since the previous wait, or until `until_ms`."""
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")

@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 class LoopCaller:
-    """Runs functions immediately on the event loop. An AsyncShareConsumer uses it, as its caller runs on the loop."""
+    """Runs functions immediately on the event loop. An AsyncShareConsumer uses it: its application runs on the loop."""
 
     def post(self, function: Callable[[], object]) -> None:
         """Run a function, possibly later. The function must not raise exceptions."""
@@ -34,7 +34,7 @@ class CallerThread(LoopCaller):
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def result(self, future: Future[_Result]) -> _Result:
-        """Run the queued functions until the future is done, then return the result of the future.
+        """Run the queued functions until the future is done, and return the result of the future.
 
         An interrupt (Ctrl-C) cancels the future.
         """

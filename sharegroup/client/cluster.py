@@ -85,7 +85,10 @@ class Cluster:
         self._refreshed_s = None
 
     def raise_problem(self) -> None:
-        """Raise the last topic error of a metadata response once. Does nothing if there was no error."""
+        """Raise the last topic error that a metadata response contained, but only once.
+
+        Does nothing if there is no error.
+        """
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -121,7 +124,7 @@ class Cluster:
     async def ask_leader(
         self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
     ) -> Response:
-        """Send a request of a share session to a leader, which may wait for `wait_ms` before it responds."""
+        """Send a request of a share session to a leader. The leader may wait for `wait_ms` before it responds."""
         address = self._addresses.get(node_id)
         if address is None:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown")
@@ -138,7 +141,7 @@ class Cluster:
         self._coordinator = None
 
     async def ask_any(self, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request to one broker after the other until a broker responds.
+        """Send a request to the brokers one by one until a broker responds.
 
         The broker that responded last is tried first. Raises UpstreamUnavailableError if no broker responds. Raises
         UpstreamLoginRejectedError as soon as one broker rejects the login.

@@ -16,7 +16,8 @@ from sharegroup.types import AcknowledgeType
 
 logger = logging.getLogger(__name__)
 
-#: The type of the callback. Its arguments are {partition: acknowledged offsets}, and the error or None for success.
+#: A function of the application with two arguments: {partition: acknowledged offsets}, and the error (None for
+#: success).
 CommitCallback = Callable[[dict[TopicIdPartition, set[int]], RequestError | None], None]
 
 
@@ -29,7 +30,7 @@ class CommitCallbackRunner:
     def __init__(self) -> None:
         self.callback: CommitCallback | None = None
         self._results: deque[AcknowledgeResult] = deque()
-        #: The thread that is running the callback; None while the callback is not running.
+        #: The id of the thread that is running the callback; None while the callback is not running.
         self._thread_id: int | None = None
 
     def add(self, results: Iterable[AcknowledgeResult]) -> None:
@@ -38,7 +39,7 @@ class CommitCallbackRunner:
             self._results.extend(results)
 
     def check(self) -> None:
-        """Raise IllegalStateError if the callback itself is calling, because it must not use the consumer."""
+        """Raise IllegalStateError if the callback makes this call, because the callback must not use the consumer."""
         if self._thread_id == threading.get_ident():
             raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
 

@@ -37,7 +37,7 @@ class Connection(Protocol):
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request and return its response, an instance of `response`. Raises UpstreamUnavailableError."""
+        """Send a request and return the response. Raises UpstreamUnavailableError if no response arrives."""
 
     def close(self) -> None:
         """Close the connection. Pending requests raise UpstreamUnavailableError. A second call has no effect."""

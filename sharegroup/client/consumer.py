@@ -172,7 +172,7 @@ class ShareConsumer(HandlesRecords):
             self.close()
 
     def wakeup(self) -> None:
-        """Make the waiting poll or commit raise WakeupError; if none is waiting, the next one. Thread-safe."""
+        """Make the waiting poll or commit, or else the next poll or commit, raise WakeupError. Thread-safe."""
         self._consumer.wakeup()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class InvalidSettingError(ShareGroupError, ValueError):
-    """The caller passed an unknown setting or an invalid value."""
+    """The caller passed an unknown setting, or an invalid value of a setting."""
 
 
 class IllegalStateError(ShareGroupError):

@@ -45,7 +45,7 @@ class Acknowledger(Protocol):
 
 
 class Delivery(NamedTuple):
-    """The data that all records of one partition in one fetch response share, such as the end of their locks.
+    """The common data of all records of one partition in one fetch response, such as the end of their locks.
 
     Attributes:
         source: the partition.
@@ -76,8 +76,8 @@ class Record(Generic[Value]):
         delivery_count: the number of deliveries including this one, so 1 at the first delivery.
         size: the size of key and value in bytes, before deserialization.
         cancelled: in a handler loop, an event that is set if the lock is lost, or if the loop abandons the call.
-        error: the error of the deserializers if `on_undecodable="raw"`, in which case `key` and `value` are bytes. None
-            if there was no error.
+        error: the error of a deserializer, with the setting `on_undecodable="raw"`. In this case, `key` and `value` are
+            bytes. None if there was no error.
     """
 
     topic: str

@@ -4,8 +4,8 @@ A turn is a task that sends acknowledgements, a fetch, or both to one leader. On
 a time, because the epoch of its share session counts the requests. Turns continue between polls. A turn is not
 cancelled while the share session exists.
 
-Fetching ahead: when a poll returns records, the next fetch is sent to each leader that has more records. Its response
-has then usually arrived when the application polls again. Such a fetch does not wait for records (MaxWaitMs 0). If it
+Fetching ahead: when a poll returns records, the next fetch is sent to each leader that has more records. When the
+application polls again, the response has usually arrived. Such a fetch does not wait for records (MaxWaitMs 0). If it
 waited, it would delay the acknowledgements of the next commit, because a session has only one request at a time.
 """
 
@@ -71,13 +71,16 @@ class Requests:
     # -- the consumer --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the heartbeats, unless they are running. After an unexpected error, a call starts them again."""
+        """Start the heartbeats, unless they are running.
+
+        If an unexpected error has stopped them, they are started again.
+        """
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = self._start(self._send_heartbeats(), self._on_change)
         self._heartbeat_due.set()
 
     def note_subscription(self) -> None:
-        """Mark the metadata as stale after a new subscription, so that it is fetched before the next fetch."""
+        """Mark the metadata as stale after a new subscription, so that the next `start_turns` fetches it again."""
         self._cluster.forget_leaders()
 
     def raise_problem(self) -> None:
@@ -89,7 +92,7 @@ class Requests:
         self._cluster.raise_problem()
 
     def start_turns(self) -> None:
-        """Start turns that fetch records or send queued acknowledgements, with leaders that have no turn now.
+        """For each leader without a turn in progress, start a turn that fetches records or sends acknowledgements.
 
         Leaders whose fetched records still wait for a poll are skipped.
         """
@@ -114,8 +117,8 @@ class Requests:
     def commit(self) -> None:
         """Send the queued acknowledgements immediately, or after the current turn of their leader.
 
-        If a handler loop uses the consumer, its next fetch after the turn contains the acknowledgements. Otherwise they
-        are sent in a separate request.
+        If a handler loop uses the consumer and a turn is in progress, the next fetch contains the acknowledgements.
+        Otherwise they are sent in a separate request.
         """
         if self._core.is_handling:
             self._start_acknowledging(self._core.nodes.values())
@@ -128,13 +131,13 @@ class Requests:
         self._start_acknowledging(self._core.nodes.values())
 
     def _start_fetches(self, leaders: Mapping[TopicIdPartition, int], limits: FetchLimits, is_ahead: bool) -> None:
-        """Start turns that fetch, with the planned nodes that have no turn now."""
+        """Plan fetches. Start a turn with each planned node, unless a turn with the node is in progress."""
         for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead):
             if node.node_id not in self._turns:
                 self._start_turn(node, wanted, limits)
 
     def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:
-        """Start turns that send queued acknowledgements, with those of the nodes that have no turn now."""
+        """Start a turn with each node that has queued acknowledgements, unless a turn with the node is in progress."""
         for node in nodes:
             if node.has_pending and node.node_id not in self._turns:
                 self._committing.discard(node.node_id)
@@ -245,7 +248,7 @@ class Requests:
             node.on_lost(str(error))
 
     async def _back_off(self, node_id: int) -> None:
-        """Wait before the next turn with a node. The wait is longer after each further failure."""
+        """Wait before the next turn with a node. The wait grows with each consecutive failure."""
         self._on_change()
         failures = self._failures[node_id] = self._failures.get(node_id, 0) + 1
         await asyncio.sleep(self._backoff_s(failures))

@@ -16,8 +16,7 @@ OnUndecodable = Literal["reject", "release", "raw"]
 #: A function that converts bytes, or an object with kafka-python's method `deserialize(topic, headers, data)`.
 Deserializer = Callable[[bytes], Any] | Any
 
-#: Consumer settings that are not allowed, because share groups have no such setting or configure it for the group
-#: (KIP-932).
+#: Consumer settings that are not allowed, because they do not exist for share groups or are group configs (KIP-932).
 REFUSED = frozenset(
     {
         "auto_offset_reset",

@@ -11,9 +11,9 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 _TYPES = frozenset(AcknowledgeType)
 
-#: The tagged field of a batch that releases records which the application has not used. Brokers skip this field.
+#: A batch with this tagged field releases records that the application has not used. Brokers skip this field.
 IS_UNUSED_TAG = 10_000
-#: Replaces the acknowledge types of such a batch after decoding. It is not an int8, so no client can send it.
+#: The acknowledge types of a batch with `IS_UNUSED_TAG` after decoding. 256 is not an int8, so no client can send it.
 UNUSED = (256,)
 
 

@@ -209,10 +209,10 @@ R = TypeVar("R", bound=_Range)
 
 
 def append_fused(ranges: list[R], item: R) -> None:
-    """Append a range to a list of named tuples, merging it with the last one as `RangeMap` does.
+    """Append a range to a list of named tuples, or merge the range with the last range of the list.
 
-    They are merged if `item` directly follows the last range and all other fields are equal. The list does not have to
-    be sorted.
+    As in `RangeMap`, the two are merged if `item` directly follows the last range and all other fields are equal. The
+    list does not have to be sorted.
     """
     if ranges:
         last = ranges[-1]

@@ -240,7 +240,7 @@ class ShareSessionCache:
     def _move(self, session: ShareSession, connection_id: int) -> None:
         """Assign the session to the connection of its last request.
 
-        The session then continues to exist if an earlier connection of the member closes later.
+        When the previous connection of the session closes later, the session therefore continues to exist.
         """
         if session.connection_id != connection_id:
             self._leave_connection(session)

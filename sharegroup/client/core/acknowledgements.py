@@ -13,7 +13,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 #: {offset: acknowledge type}
 Types = dict[int, AcknowledgeType]
 
-#: Errors that are retriable for other requests, but not for acknowledgements, because the locks have been released.
+#: After these errors, other requests are retried. Acknowledgements are not, because the locks have been released.
 _LOCKS_GONE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -61,9 +61,10 @@ class AcknowledgeResult(NamedTuple):
 
 
 def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = ()) -> Iterator[AcknowledgementBatch]:
-    """Yield a batch for each range of consecutive offsets. It has one type for all offsets, or one for each offset.
+    """Yield a batch for each range of consecutive offsets.
 
-    Offsets in `unused` are never in the same batch as other offsets.
+    A batch has one type for all offsets, or one for each offset. Offsets in `unused` are never in the same
+    batch as other offsets.
     """
     offsets = sorted(types)
     start = 0

@@ -1,8 +1,7 @@
 """The logic of a share consumer, without I/O. It combines membership, share sessions and the consumer's records.
 
-The host (`AsyncShareConsumer`) sends the requests that the core returns. Two threads may use the core at the same time:
-one applies fetch responses while the application acknowledges or decodes records on another. The two do not use the
-same records.
+The host (`AsyncShareConsumer`) sends the requests that the core returns. Two threads may use the core at the same time.
+One thread applies fetch responses. On the other thread, the application acknowledges or decodes other records.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ class ConsumerCore:
         self._decoder = RecordDecoder(settings)
         self._problems: deque[RequestError] = deque()
         self._last_node_id = -1
-        #: When the application received the current records (None after its next poll), and how long it has processed
-        #: the previous records.
+        #: `_delivered_ms` is the time at which the application received the current records; None after its next poll.
+        #: `_processing_ms` is how long the application processed the previous records.
         self._delivered_ms: int | None = None
         self._processing_ms: int | None = None
         #: The assignment generation and the subscription for which `_drop_lost` last released records.
@@ -102,9 +101,9 @@ class ConsumerCore:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def begin_poll(self, now_ms: int) -> None:
-        """Queue the acknowledgements of the records of the previous poll.
+        """Queue the acknowledgements for the records of the previous poll.
 
-        Raises IllegalStateError if there is no subscription, or if explicit mode requires further acknowledgements.
+        Raises IllegalStateError without a subscription, or if records are not acknowledged yet in explicit mode.
         """
         if not self.membership.topics:
             raise IllegalStateError("Consumer is not subscribed to any topics.")
@@ -136,7 +135,7 @@ class ConsumerCore:
             raise IllegalStateError("Implicit acknowledgement of delivery is being used.")
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Set how a delivered record is acknowledged. Raises IllegalStateError in implicit mode or as `InHand` does."""
+        """Set how a delivered record is acknowledged. Raises IllegalStateError as `check_explicit` and `InHand` do."""
         self.check_explicit()
         self.in_hand.acknowledge(record, kind)
 
@@ -153,7 +152,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the fetched records that are not decoded. Their leaders may be fetched from again."""
+        """Remove and return the fetched records that are not decoded. Then their leaders may receive fetches again."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -169,7 +168,7 @@ class ConsumerCore:
         ]
 
     def add_decoded(self, decoded: Iterable[tuple[Delivery, Decoded]], now_ms: int) -> None:
-        """Store decoded records for delivery. Acknowledge gaps and undecodable records without the application."""
+        """Store decoded records for delivery. Acknowledge gaps and records that could not be decoded."""
         for delivery, found in decoded:
             if not self._has_ended(delivery, now_ms):  # else it is not acknowledged either
                 self._add_decoded(delivery, found, now_ms)
@@ -196,7 +195,7 @@ class ConsumerCore:
         self._release(held, now_ms)
 
     def release_unpolled(self, now_ms: int) -> None:
-        """Release all fetched records, because no poll will return them. Must be called again if others arrive."""
+        """Release all fetched records, because no poll will return them. Call it again if further records arrive."""
         for delivery, part in self.take_arrived():
             if not self._has_ended(delivery, now_ms):
                 offsets = (offset for first, last, _ in _acquired_ranges(part) for offset in range(first, last + 1))
@@ -210,7 +209,7 @@ class ConsumerCore:
         self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
-        """Return the fetched records for a poll, and record that the application holds them from now on."""
+        """Return the fetched records for a poll. From now on, the application holds these records."""
         limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
         records = self.fetched.pop(limit)
         self.in_hand.deliver(records)
@@ -238,7 +237,7 @@ class ConsumerCore:
         return delivery.lock_until_ms is not None and now_ms >= delivery.lock_until_ms
 
     def _is_of_others(self, delivery: Delivery) -> bool:
-        """Return whether this member has lost the partition, by assignment or because the subscription changed.
+        """Return whether this member has lost the partition because its assignment or subscription has changed.
 
         A member without any assignment was fenced. It keeps its locks, and is assigned partitions again after joining.
         """
@@ -248,7 +247,7 @@ class ConsumerCore:
         return topic not in self.membership.topics or not is_assigned
 
     def take_results(self, now_ms: int) -> list[AcknowledgeResult]:
-        """Return new results of acknowledgements, without gaps. Renewed records are queued for delivery again."""
+        """Return new results of acknowledgements, except those of gaps. Queue renewed records for delivery again."""
         found: list[AcknowledgeResult] = []
         for node in self.nodes.values():
             results, node.results = node.results, []
@@ -304,8 +303,8 @@ class ConsumerCore:
         """Return the partitions to fetch from each node. `is_fetching` is whether a fetch is in progress.
 
         If records of a node still wait for a poll, nothing is fetched from this node. The consumer therefore stores at
-        most one response per node. `is_ahead` is True for fetches between two polls. They are sent only to nodes that
-        have more records.
+        most one response per node. `is_ahead` is True for fetches between two polls. Such fetches are sent only to
+        nodes that have more records.
 
         In record_limit mode, records are fetched from one node at a time, in turn, and only when no fetched record is
         left. A poll therefore never returns more than `max_poll_records`.

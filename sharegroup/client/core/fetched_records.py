@@ -1,8 +1,8 @@
 """A queue of fetched records that the application has not received yet.
 
 Records that were fetched before the next poll wait in this queue. An iteration (`for record in consumer`) receives the
-records one by one, but only the records that were in the queue at its last poll. Records that arrive later wait for its
-next poll, which first acknowledges the earlier records.
+records one by one, but only the records that were in the queue at its last poll. Records that arrive later wait until
+the iteration polls again. This poll first acknowledges the earlier records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The records in hand: delivered to the application, but with no acknowledgement that has been sent.
+"""The records in hand: the application has received them, but their acknowledgements have not been sent.
 
 A record is added when it is delivered, and removed when its acknowledgement is about to be sent. After a renewal
-(RENEW), the record is in hand again as soon as the server has renewed its lock. As in Java, the application then
-receives the record a second time, unless `keeps_renewed` is set because the application still has it.
+(RENEW), the record is in hand again as soon as the server has renewed its lock. As in Java, the application receives a
+renewed record a second time. If `keeps_renewed` is set, this does not happen, because the application still has the
+record.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand, by partition and offset: delivered, but no acknowledgement has been sent."""
+    """The records in hand, by partition and offset. Their acknowledgements have not been sent."""
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed
@@ -58,7 +59,7 @@ class InHand:
                 del types[offset]
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Set how a record is acknowledged. A later call replaces the choice.
+        """Set how a record is acknowledged. A later call replaces the acknowledge type.
 
         Raises IllegalStateError if the record is not in hand, was delivered again, or cannot be acknowledged as `kind`.
         """

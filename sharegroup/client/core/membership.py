@@ -15,7 +15,7 @@ from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
-#: The heartbeat interval that is used until the coordinator has returned one.
+#: The heartbeat interval that is used until the coordinator has returned an interval.
 FIRST_INTERVAL_MS = 5_000
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -32,7 +32,7 @@ class Membership:
 
     Attributes:
         is_coordinator_stale: whether the coordinator must be looked up again. The caller resets it.
-        generation: counts the changes of the assignment.
+        generation: the number of changes of the assignment so far.
     """
 
     def __init__(self, group_id: str, member_id: str, rack: str, retry_ms: int, max_poll_interval_ms: int) -> None:

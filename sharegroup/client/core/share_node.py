@@ -76,9 +76,9 @@ class ShareNode:
 
     Attributes:
         epoch: the epoch of the next request; 0 opens a session.
-        partitions: the partitions of the session, as the server has them too.
+        partitions: the partitions of the session. The server has the same partitions in its session.
         results: results of acknowledgements, until the caller removes them.
-        session: the number of the current session, that is, the number of sessions that have ended before it.
+        session: a counter that identifies the current session. It increases when a session ends.
         has_backlog: whether the last fetch response indicates that the server has more records.
     """
 
@@ -222,9 +222,9 @@ class ShareNode:
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
         """Return whether a response indicates that the server has more records.
 
-        This is the case if the response contains half of the maximum number of records or bytes, or if it contains
-        any records although the fetch did not wait (`max_wait_ms` 0). A server divides `max_bytes` among the
-        partitions, so the limit in bytes is that of one partition.
+        The response indicates this if it contains half of the maximum number of records or bytes. If the fetch did not
+        wait (`max_wait_ms` 0), one record is enough. A server divides `max_bytes` among the partitions, so the limit in
+        bytes is that of one partition.
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records
@@ -246,7 +246,10 @@ class ShareNode:
         return self._sent
 
     def _on_code(self, response: Any) -> RequestError | None:
-        """Update the epoch. Return the error of the whole request, or None. After an error, acknowledgements fail."""
+        """Update the session epoch, and return the error of the whole request, or None.
+
+        After an error, the acknowledgements that the request contained fail.
+        """
         if not response.error_code:
             self._advance()
             return None

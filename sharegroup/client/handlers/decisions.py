@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class Reject(ShareGroupError):
-    """Raised by a handler to reject the record, which is then never delivered again. The reason is logged."""
+    """Raised by a handler to reject the record. A rejected record is never delivered again. The reason is logged."""
 
 
 class Release(ShareGroupError):
-    """Raised by a handler to release the record, which is then delivered again to any member.
+    """Raised by a handler to release the record, so that it can be delivered again to any member.
 
     The consumer keeps the record locked for `delay_s` before releasing it.
     """
@@ -71,7 +71,7 @@ class Retry:
         return cls(max_attempts=1)
 
     def delay_ms(self, attempts: int) -> int | None:
-        """Return the delay after this number of failed calls; None if the handler is not called again."""
+        """Return the delay after `attempts` failed calls; None if the handler is not called again."""
         if attempts >= self.max_attempts:
             return None
         return round(1000 * min(self.max_s, self.initial_s * 2.0 ** min(attempts - 1, 60)))
@@ -109,7 +109,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def parse_bytes(size: int | str) -> int:
-    """Return a number of bytes, which may be written as "64MB". Raises ValueError."""
+    """Return a number of bytes, which may be written as "64MB". Raises ValueError for another format."""
     if isinstance(size, int):
         return size
     text = size.strip().upper()

@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: A function that runs a handler call. It returns {index of a record: exception} for the records that were not
 #: processed. If the call was withdrawn before it began, the result is ignored.
 Handle = Callable[[Call], Awaitable[dict[int, BaseException]]]
-#: A function that runs a coroutine of the application on the event loop for such coroutines.
+#: A function that runs a coroutine of the application. It selects the event loop on which the coroutine runs.
 RunCoroutine = Callable[[Any], Awaitable[Any]]
 
 
@@ -41,7 +41,10 @@ class RegisteredHandler(NamedTuple):
         return 0 if self.is_coroutine or self.is_batch else self.options.concurrency
 
     def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
-        """Return a function that runs calls. Handler functions run in the pool, coroutines in `run_coroutine`."""
+        """Return a function that runs calls.
+
+        `run_coroutine` runs coroutines; other functions run on threads of `pool`.
+        """
 
         def run(call: Call, argument: Any) -> Any:
             is_lost = all(record.cancelled.is_set() for record in call.records)
@@ -130,7 +133,7 @@ class HandlesRecords:
             self._stop()
 
     def _stops(self, stop: Callable[[], None]) -> None:
-        """Register the function that ends the current run. It is called now if `stop` has been called before."""
+        """Register the function that ends the current run. If `stop` has been called before, call the function now."""
         self._stop = stop
         if self._is_stopped:
             stop()

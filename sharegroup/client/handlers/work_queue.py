@@ -290,7 +290,7 @@ class WorkQueue:
         return item.first_call_ms is None or at_ms < item.first_call_ms + self._options.max_processing_ms
 
     def _note_lock(self, item: _Held) -> None:
-        """Update `_lock_ms` with the time of a record's next renewal, or of the end of its lock."""
+        """Lower `_lock_ms` to a record's next renewal, or to the end of its lock if it can no longer be renewed."""
         until_ms = item.record.delivery.lock_until_ms
         if item.renew_ms is None or until_ms is None or item in self._renewing or item.kind is not None:
             return

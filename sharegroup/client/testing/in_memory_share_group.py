@@ -244,7 +244,10 @@ class InMemoryShareGroup:
         return acknowledge_response(self._lock_timeout_ms, None, errors)
 
     def _apply_acknowledgements(self, session: ShareSession, kind: ContextKind, request: Any) -> AcknowledgeErrors:
-        """Apply the acknowledgements of a request. If it ends the session, release the member's other records."""
+        """Apply the acknowledgements of a request.
+
+        If the request ends the session, release the member's other records.
+        """
         member_id, now_ms = session.key.member_id, self.clock.now_ms()
         errors = {
             key: self._partition(key).acknowledge(member_id, batches, request.is_renew_ack, now_ms)
@@ -294,7 +297,7 @@ class InMemoryShareGroup:
             call_soon(connection.loop, connection.changed.set)
 
     def _stop_finished(self) -> None:
-        """Stop the consumers of `stop_when_finished` whose topics have only finished records."""
+        """Stop each consumer that was passed to `stop_when_finished` if all records of its topics are finished."""
         for consumer, topics in list(self._finishing):
             if self.is_finished(*topics):
                 consumer.stop()

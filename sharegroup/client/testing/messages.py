@@ -27,7 +27,7 @@ from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
-#: The APIs of the broker. The versions are those that the functions of this module support.
+#: The APIs of the broker, with the versions that the functions of this module support.
 API_RANGES: ApiRanges = {
     MetadataRequest.API_KEY: (0, 12),
     FindCoordinatorRequest.API_KEY: (4, 4),
@@ -101,7 +101,7 @@ def _topic(topic: Topic) -> Any:
 def find_coordinator_response(
     request: Any, node_id: int = _NODE_ID, host: str = _HOST, port: int = _PORT
 ) -> FindCoordinatorResponse:
-    """Return a FindCoordinator response with this broker as coordinator. Default: the only broker."""
+    """Return a FindCoordinator response with this broker as the coordinator. By default, it is the only broker."""
     (group_id,) = request.coordinator_keys
     found = FindCoordinatorResponse.Coordinator(
         key=group_id, node_id=node_id, host=host, port=port, error_code=0, error_message=None

@@ -37,7 +37,7 @@ class SettableClock:
         return steady_ms() + self._advanced_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Advance the clock, and end the waits whose time has come. Any thread may call this."""
+        """Advance the clock, and end the waits whose end time has been reached. Any thread may call this."""
         if duration_ms < 0:
             raise ValueError(f"the clock cannot step back: {duration_ms} ms")
         with self._lock:

@@ -16,10 +16,10 @@ class BrokerRights:
     """The operations that a client may perform on resources of the brokers.
 
     Attributes:
-        operations: {resource: allowed operations}. On a resource that is not in it, no operation is allowed.
+        operations: {resource: allowed operations}. No operation is allowed on other resources.
         listed_groups: the groups that a broker listed for the client. The client may describe these groups.
-        has_group_configs: whether the brokers support configs of groups. If they do not, a client may access group
-            configs if it may access the configs of the cluster.
+        has_group_configs: whether the brokers support configs of groups. If they do not, the rights on the configs of
+            the cluster also apply to group configs.
     """
 
     operations: Mapping[Key, Collection[int]]

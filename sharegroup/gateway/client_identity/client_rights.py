@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 class ClientBrokers:
-    """Connections to the known brokers with the client's login, which `settings` contains."""
+    """Connections to the known brokers. `settings` contains the client's login."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
@@ -100,13 +100,13 @@ class ClientRights:
     def add_names(self, names: Iterable[Key]) -> None:
         """Add names to the next query.
 
-        They are needed if a share session continues after a new login, because its requests do not repeat the topics
-        that were sent under the previous login.
+        If a share session continues after a new login, its later requests do not repeat its topics. The names of these
+        topics must therefore be added.
         """
         self._expected |= {key for key in names if key not in self._names}
 
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
-        """Return the client's rights on the resources `named` of a request. Broker `node_id` is queried first.
+        """Return the client's rights on `named`, the resources of a request. Broker `node_id` is queried first.
 
         Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
         """
@@ -233,9 +233,10 @@ class ClientRights:
         return found
 
     async def _transactions(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
-        """Return {transactional id: Describe} for those that the client may describe.
+        """Return the right Describe for each transactional id in `names` that the client may describe.
 
-        Brokers do not return the rights on transactional ids. FindCoordinator succeeds if Describe is allowed.
+        Brokers do not return the rights on transactional ids. This method therefore sends FindCoordinator, which
+        requires Describe.
         """
         found = await self._coordinators(node_id, names, TRANSACTION_KEY)
         return {

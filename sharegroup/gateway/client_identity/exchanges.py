@@ -1,4 +1,4 @@
-"""SASL exchanges in which the gateway does not verify the credentials, but uses them to log in at the brokers.
+"""SASL exchanges without verification by the gateway. It logs in at the brokers with the client's credentials.
 
 The mechanisms have a single client message. Only the function `log_in`, which is passed in, does I/O.
 """
@@ -53,7 +53,7 @@ def user_of_password(message: str) -> str:
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Return the user name in a token, which is the value of `claim`.
+    """Return the user name in a token, that is, the value of the claim with the name `claim`.
 
     This function does not verify the token; the brokers do.
 
@@ -70,7 +70,7 @@ def user_of_token(claim: str, message: str) -> str:
     return user
 
 
-#: {SASL mechanism: function that returns the user name}. Its arguments are the name of the claim, and the message.
+#: {SASL mechanism: function that returns the user name}. The arguments are the name of the claim and the message.
 FORWARDED_MECHANISMS: Mapping[str, Callable[[str, str], str]] = {
     PLAIN: lambda _, message: user_of_password(message),
     OAUTHBEARER: user_of_token,

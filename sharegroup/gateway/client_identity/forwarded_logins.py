@@ -48,8 +48,8 @@ def check_settings(config: Config) -> None:
 class ForwardedLogins:
     """The logins at the brokers and the cached rights of all clients.
 
-    `settings` are kafka-python's settings with the gateway's login. Each client's login replaces it. `share_groups`
-    returns the names of the share groups, because the brokers cannot list them. The constructor raises
+    `settings` are kafka-python's settings with the gateway's login, which is replaced by the login of each client.
+    `share_groups` returns the names of the share groups, because the brokers cannot list them. The constructor raises
     InvalidConfigError as `check_settings` does.
     """
 
@@ -86,7 +86,7 @@ class ForwardedLogins:
         return {**self._settings, FORWARDED_LOGIN: login}
 
     async def try_login(self, login: ForwardedLogin, node_id: int) -> int | None:
-        """Log in at broker `node_id`, or at another broker if that one is unavailable.
+        """Log in at broker `node_id`, or at another broker if broker `node_id` is unavailable.
 
         Returns the end of the session in ms since the epoch, or None if the session never expires. Raises
         LoginRejectedError if a broker rejects the login, and UpstreamUnavailableError if no broker is available.
@@ -109,7 +109,7 @@ class ForwardedLogins:
         raise UpstreamUnavailableError(f"no broker is available to verify a login: {problem}")
 
     def acquire_rights(self, login: ForwardedLogin, names: Iterable[Key] = ()) -> ClientRights:
-        """Return the rights object for a login. All connections with the same login share it.
+        """Return the rights object for a login. All connections with the same login share this object.
 
         Each caller must release the object with `release_rights`. `names` are added to the next query of rights.
         """

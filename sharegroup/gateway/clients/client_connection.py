@@ -53,7 +53,10 @@ class ClientConnection(FrameProtocol):
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def register(self, transport: asyncio.Transport) -> bool:
-        """Register the client before any TLS handshake. If a limit rejects it, close the connection, return False."""
+        """Register the client before any TLS handshake.
+
+        If a limit rejects it, close the connection and return False.
+        """
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
             set_keepalive(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
@@ -87,11 +90,14 @@ class ClientConnection(FrameProtocol):
         self._requests.enqueue(frame)
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
-        """Return an error message if a request of `size` bytes is too long, else None. `head` is its first bytes."""
+        """Return an error message if a request of `size` bytes is too long, else None.
+
+        `head` contains the first bytes of the request.
+        """
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes before its body has arrived; see `WaitingFrames`."""
+        """Handle a request of `size` bytes when its body has not arrived yet; see `WaitingFrames`."""
         self._progress = None
         self._requests.begin_request(size)
 
@@ -122,17 +128,17 @@ class ClientConnection(FrameProtocol):
         self.abort()
 
     def is_idle(self, now: float) -> bool:
-        """Return whether a timeout requires to disconnect the client.
+        """Return whether the client must be disconnected because of a timeout.
 
-        This is the case if it has not logged in or sent a first request in time, has been idle for too long, or has
-        stopped in the middle of a large request. `now` is the event loop's time in seconds.
+        There are timeouts for the login or first request, for idle clients, and for a large request that has stopped
+        arriving. `now` is the event loop's time in seconds.
         """
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
         return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
 
     def _is_stalled(self, now: float) -> bool:
-        """Return whether a large request, which holds a share of the memory budget, has stopped arriving."""
+        """Return whether a large request has stopped arriving. Such a request holds a share of the memory budget."""
         received = self.unfinished_bytes if self._requests.has_share else None
         if received is None:
             self._progress = None

@@ -6,7 +6,7 @@ request, and is released when the request has been handled. This cannot deadlock
 - A small request needs no share. The number of connections limits the memory of small requests.
 - A connection that holds a share never waits for a second one. If the body of its request stops arriving,
   `ClientConnection.is_idle` ends the connection.
-- A request that is larger than the part of the budget for huge requests is read when no other request holds a share.
+- If a request is larger than the part of the budget for huge requests, it is read when no other request holds a share.
 
 One eighth of the budget is reserved for ordinary requests. Huge requests that arrive slowly therefore cannot block
 producers. Client addresses with huge requests get shares in turn. Ordinary requests may overtake huge requests.
@@ -55,7 +55,7 @@ class FrameBudget:
         return len(self._waiting)
 
     async def acquire(self, address: str, size: int) -> None:
-        """Wait for a share of `size` bytes. The caller must release it, unless this call is cancelled."""
+        """Wait for a share of `size` bytes. The caller must release the share, unless this call was cancelled."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
         self._assign_shares()

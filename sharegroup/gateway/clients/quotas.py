@@ -4,15 +4,15 @@
     - {user: alice, consumer_byte_rate: 5000000, request_rate: 200}
     - {user: <default>, request_rate: 50}
 
-Several entries can match a client. Each of the two rates is that of the first matching entry that sets it, in Kafka's
-order:
+Several entries can match a client. For each of the two rates, the first matching entry that sets this rate applies.
+Entries are searched in Kafka's order:
 
     user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default>,
     client-id, default client-id
 
 All connections that match an entry share its rate. With `<default>`, each user or client id has a separate rate. If no
-entry sets a rate, the rate in the gateway's configuration applies to each user, or to each client id if clients do not
-log in.
+entry sets a rate, the rate in the gateway's configuration applies to each user. If clients do not log in, it applies to
+each client id.
 
 A client that exceeds its rate still receives its response, which contains `throttle_time_ms`. For this time, the
 gateway reads nothing from the connection, as Kafka does since KIP-219.
@@ -51,7 +51,7 @@ class QuotaEntry(BaseModel):
     client_id: str | None = Field(default=None, alias="client-id", min_length=1)
     #: Bytes per second of ShareFetch responses.
     consumer_byte_rate: float | None = Field(default=None, gt=0)
-    #: Requests per second that the gateway handles itself.
+    #: Requests per second. Only requests that the gateway handles itself are counted.
     request_rate: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
@@ -64,7 +64,7 @@ class QuotaEntry(BaseModel):
 
 
 class _Entity(NamedTuple):
-    """The clients that share a quota. If the user or client id is None, it matches any."""
+    """The clients that share a quota. A user of None matches any user, and a client id of None any client id."""
 
     user: str | None
     client_id: str | None
@@ -114,9 +114,9 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """Yield the entities of the entries that match a client, in Kafka's order of precedence.
+    """Yield an item for each kind of quota entry that can match a client, in Kafka's order of precedence.
 
-    Each item is (entity of the entry, entity of the clients that share its rate).
+    Each item is (entity in the entry, entity of the clients that share the rate of this entry).
     """
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both

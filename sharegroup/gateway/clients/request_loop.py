@@ -1,8 +1,8 @@
 """Request loop of one client connection: decodes each request, calls its handler and sends the responses in order.
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
-forwarded to the upstream broker may be pipelined. If the bytes are not a Kafka request, or the client is not allowed to
-send the request, the connection is closed, because Kafka has no response for such requests.
+forwarded to the upstream broker may be pipelined. The connection is closed if the bytes are not a Kafka request, or the
+client is not allowed to send the request. Kafka has no response for such requests.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ FAILED_LOGIN_S = 0.5
 
 
 class _ForwardedResponse(NamedTuple):
-    """A response that the upstream broker will send. `frame` completes when it has arrived.
+    """A response that the upstream broker will send. The future `frame` completes when the response has arrived.
 
-    `finish` converts the frame to the framed response for the client. If `finish` is None, the frame is forwarded
-    unchanged.
+    `finish` converts the frame to the response for the client, including its length. If `finish` is None, the frame is
+    forwarded unchanged.
     """
 
     frame: asyncio.Future[memoryview]
@@ -117,14 +117,16 @@ class RequestLoop:
         return self._frames.has_share
 
     def size_problem(self, size: int, head: memoryview) -> str | None:
-        """Return an error message if a request of `size` bytes is too long, else None. `head` is its first bytes.
+        """Return an error message if a request of `size` bytes is too long, else None.
 
-        Before the login, the result is None, because `max_frame_bytes` of the link limits requests then.
+        `head` contains the first bytes of the request.
+
+        Before the login, the result is always None, because `max_frame_bytes` of the link is the limit.
         """
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes before its body has arrived; see `WaitingFrames`."""
+        """Handle a request of `size` bytes when its body has not arrived yet; see `WaitingFrames`."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:

@@ -11,7 +11,7 @@ from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
 
-#: Largest request of a client that has not logged in. A token and the other fields of the request fit into it.
+#: Largest request of a client that has not logged in. It leaves room for a token and the other fields of the request.
 MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
 #: Largest request of APIs without lists or with short lists.
 _FEW = 65_536

@@ -17,7 +17,10 @@ READ_BUFFER_BYTES = 16_384
 
 
 class TlsConnection(asyncio.Protocol):
-    """Registers a client and starts its TLS handshake. If the client exceeds a limit, it is closed instead."""
+    """Registers a client and starts its TLS handshake.
+
+    If the client exceeds a limit, its connection is closed instead.
+    """
 
     def __init__(self, client: ClientConnection, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s

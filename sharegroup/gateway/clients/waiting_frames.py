@@ -1,8 +1,8 @@
 """Queue of a client's requests that limits the memory of these requests.
 
-The body of a large request is read only when two conditions are met: all earlier requests of the connection have been
-handled, and the request holds a share of the memory budget (`FrameBudget`). Until then, the gateway reads nothing from
-the connection, as in Kafka. The share is released after the request has been handled.
+The body of a large request is read only after all earlier requests of the connection have been handled. The request
+must also hold a share of the memory budget (`FrameBudget`). Until both conditions are met, the gateway reads nothing
+from the connection, as in Kafka. The share is released after the request has been handled.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import deque
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
-#: The gateway stops reading from a client if this number of requests, or of bytes, is waiting.
+#: If this many requests or bytes of a client are waiting, the gateway stops reading from the client.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576
 
 
@@ -35,7 +35,7 @@ class WaitingFrames:
         return self._share > 0
 
     def begin_request(self, size: int) -> None:
-        """Handle the start of a request of `size` bytes before its body has arrived.
+        """Handle a request of `size` bytes when its body has not arrived yet.
 
         If the request is large, its body is not read until the client holds a share of the memory budget.
         """
@@ -55,7 +55,8 @@ class WaitingFrames:
     async def next(self, address: str) -> memoryview:
         """Wait for the oldest request and return it. `address` is the client's address.
 
-        Must be called only after the previous request has been handled, because its share is released.
+        Must be called only after the previous request has been handled, because the call releases the share of that
+        request.
         """
         self._release_share()
         while not self._frames:

@@ -39,14 +39,14 @@ logger = logging.getLogger(__name__)
 
 #: Pause between checks whether the request topics exist.
 TOPICS_PAUSE_S = 0.1
-#: For how long the job counts as unavailable after a request has timed out, if no response arrives.
+#: If a request times out and no response arrives afterwards, the job counts as unavailable for this long.
 UNAVAILABLE_S = 30.0
 
 
 class CellChannel:
     """A `JobChannel` to the job of one cell, that is, of one part of the groups. `settings` are kafka-python's.
 
-    Channels to several jobs must share one `appender`, because it derives the brokers' time from all appends.
+    Channels to several jobs must share one `appender`, because the appender derives the brokers' time from all appends.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CellChannel:
         #: Number of requests that timed out, and the time of the last timeout (in seconds of the event loop's clock).
         self.timeouts = 0
         self._timed_out_s = float("-inf")
-        #: Whether the current job has not yet responded to any share group request since it started.
+        #: True from the start of a new job until its first response to a share group request.
         self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
@@ -211,7 +211,7 @@ class CellChannel:
         """Return the reason why the job cannot serve requests now; empty if it can.
 
         After a timeout, the job counts as unavailable until the next response, but for at most `UNAVAILABLE_S`. Without
-        this limit, the job would remain unavailable if no further requests are sent.
+        this limit, the job would count as unavailable forever if no further request is sent.
         """
         if not self._ready.is_set():
             return "the job's topics do not exist"

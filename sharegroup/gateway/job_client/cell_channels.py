@@ -14,9 +14,9 @@ from sharegroup.types import SharePartitionKey
 class CellChannels:
     """A `JobChannel` that sends each request to the job of the group's cell. `cell_of` returns the cell of a group.
 
-    The channels of the cells share an appender, the key of response rows, and the sequence of request ids. A
-    subscription is registered with every channel, because a request id does not identify the cell. It is removed after
-    the response.
+    The channels of the cells share an appender, the key of response rows, and the sequence of request ids. The callback
+    for a response is registered with every channel, because a request id does not identify the cell. The callback is
+    removed after the response.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
@@ -80,7 +80,7 @@ class CellChannels:
             channel.on_wanted(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway in each cell. Raises JobUnavailableError if no cell's job has its topics."""
+        """Announce this gateway in each cell. Raises JobUnavailableError if no job has its topics."""
         sent: list[asyncio.Future[int]] = []
         problem: JobUnavailableError | None = None
         for channel in self._channels.values():
@@ -93,7 +93,10 @@ class CellChannels:
         return sent
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback as `CellChannel.on_gateway` does. It receives each announcement once per cell."""
+        """Register a callback as `CellChannel.on_gateway` does.
+
+        The callback receives each announcement once per cell.
+        """
         for channel in self._channels.values():
             channel.on_gateway(callback)
 

@@ -38,7 +38,7 @@ class GroupRequests:
     """Sends one request row per call. When a call returns, the job's tables contain the result.
 
     Each method raises RequestError if the coordinator returns an error. If the job does not respond in time, the error
-    is COORDINATOR_LOAD_IN_PROGRESS while it is loading, else COORDINATOR_NOT_AVAILABLE.
+    is COORDINATOR_LOAD_IN_PROGRESS while the job is loading, else COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(self, job: JobChannel) -> None:
@@ -66,7 +66,10 @@ class GroupRequests:
         await self._request(DeleteGroupRequest(*self._row_header(group_id)))
 
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
-        """Set configs of the group, and delete those whose value is None. `validate_only` only checks the values."""
+        """Set configs of the group, and delete those whose value is None.
+
+        With `validate_only`, the values are only checked.
+        """
         await self._request(
             AlterConfigsRequest(*self._row_header(group_id), configs=configs, validate_only=validate_only)
         )

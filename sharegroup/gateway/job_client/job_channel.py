@@ -52,8 +52,8 @@ class JobChannel(Protocol):
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         """Append a row after earlier rows with the same key, without waiting for the result.
 
-        If the row cannot be appended, this is logged and `failed` is called. Records that the row was meant to release
-        are then released when their locks expire.
+        If the row cannot be appended, the error is logged and `failed` is called. Records that the row was meant to
+        release stay locked until their locks expire.
         """
 
     def now_ms(self) -> int:
@@ -81,4 +81,7 @@ class JobChannel(Protocol):
         """
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
-        """Register a callback for `wanted` rows: members of other gateways wait for records of a share-partition."""
+        """Register a callback for `wanted` rows.
+
+        Such a row reports that members of other gateways wait for records of a share-partition.
+        """

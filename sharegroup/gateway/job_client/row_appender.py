@@ -4,16 +4,16 @@ Each topic partition has a queue, a producer id (KIP-98) and at most one request
 are sent together in the next batch. A batch whose response is lost is sent again unchanged. It has the same sequence
 number, so the broker appends it only once.
 
-A batch is abandoned when its timeout has expired or the broker rejects it. It may then be unknown whether the batch is
-in the log, so the next sequence number is unknown too. Therefore the next batch begins a new epoch of the producer id
-(KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the old epoch. An
-abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
+A batch is abandoned when its timeout has expired or the broker rejects it. The gateway may not know whether an
+abandoned batch is in the log, so it may not know the next sequence number. Therefore the next batch begins a new epoch
+of the producer id (KIP-360), with sequence number 0. A broker that has received the new epoch rejects batches of the
+old epoch. An abandoned batch that is still in flight can therefore not be appended after the batches that followed it.
 
-The project has its own producer because no asyncio producer does this, according to their sources. aiokafka (0.14.0)
-retries an idempotent batch without a time limit as long as the error is retriable, and it cannot begin a new epoch.
-confluent-kafka's AIOProducer (2.16.1) passes rows to a pool of threads and polls for their delivery reports, under low
-load only about once a second. Measured side by side on two cores, to one partition of one broker, with acks=all and
-idempotence:
+The project has its own producer because, according to their sources, other asyncio producers lack these properties.
+aiokafka (0.14.0) retries an idempotent batch without a time limit as long as the error is retriable, and it cannot
+begin a new epoch. confluent-kafka's AIOProducer (2.16.1) passes rows to a pool of threads and polls for their delivery
+reports, under low load only about once a second. Measured side by side on two cores, to one partition of one broker,
+with acks=all and idempotence:
 
                      one row at a time, p50    200 at a time    CPU per row
     this             0.8 ms                    34,000 rows/s     19 µs
@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 #: Limits of one batch, in rows and bytes. The limit in bytes is well below the default of max.message.bytes. A larger
 #: row is sent alone.
 MAX_BATCH_ROWS, MAX_BATCH_BYTES = 500, 524_288
-#: Limit of the memory of all pending rows, and the memory of one row besides its key and value.
+#: Maximum memory of all pending rows in bytes, and the memory that a row needs besides its key and value.
 MAX_PENDING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
 #: First and longest pause between attempts to send a batch. The pause doubles each time.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0
@@ -79,7 +79,7 @@ CLOSE_TIMEOUT_S = 5.0
 #: attempt, so that its response arrives in time.
 ATTEMPT_SHARE, REPLICAS_SHARE = 0.5, 0.4
 #: The last version of Produce that identifies topics by name. The brokers may not know the topic ids of the gateway,
-#: because it computes an id itself if the brokers do not support ids.
+#: because the gateway computes the ids if the brokers do not support topic ids.
 MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
 NO_RESPONSE = "the broker has not responded"
@@ -90,8 +90,8 @@ UNKNOWN_TIME = -1
 _STARTED_MS = int(time.time() * 1000) - steady_ms()
 #: Responses that mean that the batch is in the broker's log.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
-#: Errors that mean that the broker's producer state differs from ours, because it has expired or the broker has lost a
-#: part of its log.
+#: Errors that mean that the broker's producer state differs from the gateway's. The state has expired, or the broker
+#: has lost a part of its log.
 _PRODUCER_STATE_LOST = (
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
@@ -117,17 +117,17 @@ class PartitionCounts:
     """The number of partitions of each topic, for choosing the partition of a key.
 
     The first known number is kept even if partitions are added to the topic. All rows with the same key thus stay in
-    one partition and keep their order. Otherwise, for example, the job could read the end of a share session before an
-    acknowledgement of this session, because it may read two partitions in any order.
+    one partition and keep their order. Otherwise, the job could read the end of a share session before an
+    acknowledgement of this session. The job may read two partitions in any order.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def get(self, topic: str, count: int) -> int:
-        """Return the number for a topic that has `count` partitions now.
+        """Return the number to use for a topic that has `count` partitions now: the lowest count so far.
 
-        The number only decreases. `count` is lower than before if the topic was created again with fewer partitions.
+        `count` is lower than before if the topic was created again with fewer partitions.
         """
         kept = min(count, self._counts.get(topic, count))
         self._counts[topic] = kept
@@ -226,7 +226,10 @@ def local_ms() -> int:
 
 
 class _Row:
-    """A row to append. `durable` completes when the row is durable, or with an error after the timeout (`timer`)."""
+    """A row to append.
+
+    The future `durable` completes when the row is durable, or with an error when `timer` expires.
+    """
 
     __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
 
@@ -371,7 +374,7 @@ class _PartitionQueue:
 
         Raises JobUnavailableError if the broker rejects the batch with an error that is not retriable.
 
-        A broker also rejects the batch if its producer state has been lost. If all attempts so far ended this way, the
+        A broker that has lost its producer state also rejects the batch. If all attempts so far ended this way, the
         batch is not in the log, and it is sent again with a new producer id. Otherwise the batch is abandoned: an
         earlier attempt may have appended it with the old id, so a new id could append it twice.
         """
@@ -428,7 +431,7 @@ class _PartitionQueue:
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
-        """Request and return a new producer id and its epoch. The leader of the partition is asked for it.
+        """Request a new producer id and its epoch from the partition's leader, and return them.
 
         Raises UpstreamUnavailableError if a retry may succeed, JobUnavailableError otherwise.
         """

@@ -1,7 +1,7 @@
 """Rules for the APIs that manage the brokers' ACLs.
 
 ACLs that name an internal topic of the job are rejected in requests, and removed from responses. A pattern such as `*`,
-which matches internal topics among others, is accepted. It requires Alter on the cluster.
+which matches internal topics and other topics, is accepted. It requires Alter on the cluster.
 """
 
 from collections.abc import Callable
@@ -52,8 +52,8 @@ def _reject_all(
 ) -> None:
     """Reject all entries of a request if one entry must be rejected.
 
-    It is not possible to forward only some of the entries. The results in the response have no names, so the client
-    matches them to its entries by position.
+    The allowed entries cannot be forwarded alone, because the results in the response have no names. The client matches
+    results to entries by position.
     """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)

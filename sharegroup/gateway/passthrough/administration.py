@@ -117,7 +117,7 @@ def _alter_scram(case: RequestUnderCheck) -> None:
 
 
 def _altered_quota(entry: Any) -> Any:
-    """Return a result of AlterClientQuotas for the entity in an entry of the request."""
+    """Return the AlterClientQuotas response entry with the same entity as an entry of the request."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

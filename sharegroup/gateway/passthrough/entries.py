@@ -77,10 +77,10 @@ class TopicFields:
     """The names of the fields that contain topics and partitions, in a request and in its response.
 
     Attributes:
-        container: the message class whose field is the list of topics in the response.
+        container: the message class that contains the list of topics in the response.
         index: the field with the partition number in the request; empty if the partitions are plain numbers.
         error: the field with the error code of a partition in the response.
-        blank: {field: value} for other fields of a rejected partition whose value differs from the default.
+        blank: {response field: value} for a rejected partition, for fields that must not have their default value.
     """
 
     container: type[DataContainer]

@@ -1,4 +1,4 @@
-"""Rejects requests that would create a group of another type at the brokers, with the id of a share group.
+"""Rejects requests that would create a group at the brokers with the id of a share group of the gateway.
 
 In Kafka, a group id belongs to only one group. The brokers do not know the share groups of the gateway, so the gateway
 must reject these requests. It returns the errors of Kafka 4.3. Requests of members that have already joined cannot
@@ -51,7 +51,7 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the group id if the request creates a missing group; None if it never creates a group.
+    """Return the id of the group that the request creates if it is missing; None if the request creates no group.
 
     Raises MalformedRequestError if the request cannot be decoded.
     """

@@ -41,7 +41,7 @@ def _describe_groups(case: RequestUnderCheck) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace AuthorizedOperations in the response: the brokers return those of the gateway, not of the caller."""
+    """Set AuthorizedOperations in the response to the caller's, because the brokers return the gateway's."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)

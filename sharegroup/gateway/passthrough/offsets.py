@@ -10,7 +10,7 @@ from sharegroup.gateway.passthrough.entries import TopicFields, append_entries, 
 from sharegroup.gateway.passthrough.rights import RequestRights
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
-#: Versions of OffsetFetch: the first one with a top-level error in the response, the first one with several groups.
+#: The first version of OffsetFetch with a top-level error in the response, and the first version with several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -100,7 +100,7 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: RequestRights) -> None:
-    """Remove topics that the caller may not describe from a response for all topics."""
+    """Remove each topic that the caller may not describe. Used for the response to a request for all topics."""
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

@@ -12,8 +12,8 @@ from sharegroup.gateway.passthrough.rights import Need
 from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
 NO_OFFSET = -1
-#: The replica id of consumers. It replaces other replica ids, because a broker returns records to a follower that
-#: consumers must not see.
+#: The replica id of consumers. It replaces the replica ids of followers, because a broker returns more records to a
+#: follower than consumers may see.
 CONSUMER = -1
 #: Epochs of fetch sessions (KIP-227): the epoch that opens a session, and the epoch of a request without a session.
 FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
@@ -49,8 +49,8 @@ _FETCHED = TopicFields(
 def _produce(case: RequestUnderCheck) -> None:
     """Authorize Produce.
 
-    With acks=0 there is no response. If any records are rejected then, the connection is closed (RequestError), as in
-    Kafka.
+    With acks=0, there is no response. In this case, the connection is closed (RequestError) if any records are
+    rejected, as in Kafka.
     """
     code = None
     if case.body.transactional_id is not None:
@@ -68,8 +68,8 @@ def _produce(case: RequestUnderCheck) -> None:
 def _fetch(case: RequestUnderCheck) -> None:
     """Authorize Fetch. If there are ACLs, fetch sessions are disabled, because a session could outlive a right.
 
-    Without a session, each fetch contains all of its partitions. If a client sends a request in an existing session, it
-    receives an error, after which it continues without this session.
+    Without a session, each fetch contains all of its partitions. A request in an existing session gets an error, after
+    which the client continues without this session.
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:
         if case.body.session_epoch > FIRST_EPOCH:

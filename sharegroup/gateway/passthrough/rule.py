@@ -29,7 +29,7 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Replace the list in a field of the request by `kept`, which contains only some of its entries."""
+        """Replace the list in a field of the request by `kept`, which contains only some entries of the list."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
@@ -60,7 +60,7 @@ class Rule:
         request: the class of the request; None if the rule does not decode it.
         response: the class of the response; None if the rule never creates one.
         names_topics: whether requests must be decoded even without ACLs, to hide internal topics of the job.
-        newest_version: the newest version that clients use; None for the newest version of the class.
+        newest_version: the newest version that clients use; None means the newest version of the request class.
     """
 
     name: str
@@ -91,7 +91,7 @@ def make_rule(
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """Return the rule of an API. `judge` becomes its `check`, and `answer` its `error_place`.
+    """Return the rule of an API. `judge` becomes the `check` of the rule, and `answer` its `error_place`.
 
     `message` is the class of the request. If the rule does not decode requests, it is the class of the response. By
     default, `names_topics` is True if `needs` contains a right on a topic.
@@ -124,7 +124,8 @@ def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) 
 def first_error(case: RequestUnderCheck, wanted: dict[Need, str]) -> ErrorCode | None:
     """Return the error for the first right in `wanted` that the caller lacks, else None.
 
-    `wanted` is {right: field of the request that contains the resource name}. The field is "" for the cluster.
+    `wanted` is {right: field of the request that contains the resource name}. For a right on the cluster, the field is
+    "".
     """
     for need, field in wanted.items():
         code = case.rights.authorize(need, getattr(case.body, field) if field else CLUSTER_NAME)

@@ -13,7 +13,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import encode_operations
 
-#: The first version of DeleteTopics with topic ids, and the first CreateTopics version that returns configs.
+#: The first version of DeleteTopics with topic ids, and the first version of CreateTopics that returns configs.
 IDS_VERSION, CONFIGS_VERSION = 6, 5
 NOT_ASKED_FOR = -2147483648
 
@@ -93,7 +93,7 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
     """Authorize DescribeTopicPartitions.
 
     A request for all topics is replaced by a request for those topics that the caller may describe. The cursor in the
-    broker's response then always refers to one of these topics.
+    broker's response (the position for the next request) therefore refers to one of these topics.
     """
     found = admin.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
@@ -122,11 +122,11 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
 
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
-    """Apply the cursor of a request here if the cursor's topic is not among the topics that are sent to the broker.
+    """Apply the request's cursor here if the broker does not receive the cursor's topic.
 
-    The topic may have been deleted, or hidden from the client, after the client received the cursor. The broker would
-    reject such a cursor. If all topics are requested, or the caller may not describe the cursor's topic, this function
-    does what a broker does: it continues after the cursor. It removes the cursor and all topics up to it.
+    The cursor is the position at which the response continues. Its topic may have been deleted, or hidden from the
+    client, after the client received the cursor. The broker would reject such a cursor. If all topics are requested, or
+    the caller may not describe the cursor's topic, this function therefore removes the cursor and all topics up to it.
     """
     body, cursor = case.body, case.body.cursor
     if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index
@@ -139,7 +139,7 @@ def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Replace AuthorizedOperations in the response: the brokers return those of the gateway, not of the caller."""
+    """Set AuthorizedOperations in the response to the caller's, because the brokers return the gateway's."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = encode_operations(rights.operations(Resource.TOPIC, topic.name))

@@ -50,8 +50,8 @@ class UpstreamCluster:
         #: Whether the last request for all metadata succeeded.
         self.is_reachable = False
         self._refreshing = asyncio.Lock()
-        #: {topic: time of its last check}, in seconds of the event loop's clock. Checks before `_doubted_until` do not
-        #: count.
+        #: {topic: time of the last check that it exists}, in seconds of the event loop's clock. Checks before
+        #: `_doubted_until` do not count, because topics were being changed.
         self._seen: dict[str, float] = {}
         self._doubted_until = float("-inf")
         self._checks: dict[str, asyncio.Task[None]] = {}
@@ -95,7 +95,7 @@ class UpstreamCluster:
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for topic partitions whose log may have changed: (topic id, partition index).
+        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index).
 
         It is called if a partition has another leader or leader epoch, because its log may have been truncated. It is
         also called if a partition was deleted.
@@ -139,7 +139,7 @@ class UpstreamCluster:
         return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
-        """Request all metadata and store it, unless a concurrent call does so meanwhile."""
+        """Request all metadata and store it. If a concurrent call does so meanwhile, send no request."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -197,7 +197,7 @@ class UpstreamCluster:
         return self.topic_by_id(topic_id) is not None
 
     def expire_seen_topics(self) -> None:
-        """Because topics are being changed, check topics again at each use during the next second."""
+        """For the next second, check topics again at each use, because topics are being changed."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 

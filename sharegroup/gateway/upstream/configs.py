@@ -1,4 +1,4 @@
-"""Config requests to the upstream brokers, for resources other than groups and for groups of the brokers."""
+"""Config requests to the upstream brokers, for the configs that the brokers store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -50,7 +50,10 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """Return {(type, name): DescribeConfigsResult}. The client's `request` determines the details."""
+        """Return {(type, name): DescribeConfigsResult}.
+
+        The client's `request` determines whether synonyms and documentation are included.
+        """
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):

@@ -1,7 +1,8 @@
 """Sends requests that any upstream broker can answer, and uses the first response.
 
 Such a request is first sent to the broker whose port the client uses. If this broker does not respond, the request is
-sent to the other brokers. Without this, a client that knows only this port could not get any other address.
+sent to the other brokers. Without this retry, a client that knows only the port of a failed broker could not get any
+other address.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 
 T = TypeVar("T")
 
-#: Timeout for each broker except the last one. Clients wait for at least 10 s for these responses.
+#: Timeout for each broker except the last one that is tried. Clients wait for at least 10 s for these responses.
 TIMEOUT_S = 3.0
 
 
@@ -40,7 +41,7 @@ class Brokers(Protocol):
 
 
 async def request_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Call `ask` with one broker id after the other, first with `first_asked`, and return the first result.
+    """Call `ask` with each broker id until a call succeeds, and return its result. The first id is `first_asked`.
 
     If all calls fail, raise the error of the last call.
     """

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
-#: Maximum number of stored ids of deleted topics. They prevent that outdated metadata of a broker restores a topic.
+#: Maximum number of stored ids of deleted topics. A topic with a stored id is ignored in outdated metadata of a broker.
 MAX_DELETED = 10_000
 
 
@@ -62,7 +62,7 @@ class KnownTopics:
         return derive_topic_id(self._cluster_id, name)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for (topic id, partition index) of each log that may have changed."""
+        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index)."""
         self._watchers.append(changed)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:

@@ -49,7 +49,7 @@ class TopicPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class MetadataBytes:
-    """The bytes of a broker's Metadata response without its header. Its properties decode parts of it when used.
+    """The bytes of a Metadata response without the header. Each property decodes a part of the bytes when used.
 
     The properties raise MalformedRequestError if the bytes are not a Metadata response. The class has the methods that
     `UpstreamConnection.ask` requires of a response.

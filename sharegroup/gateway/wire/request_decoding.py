@@ -38,8 +38,8 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
-#: Maximum number of elements in a request: structs, strings and numbers in arrays, and tagged fields. The largest
-#: reasonable ShareFetch has 10,000 acknowledgement batches.
+#: Maximum number of elements in a request. Tagged fields are elements, and so are the structs, strings and numbers in
+#: arrays. The largest reasonable ShareFetch has 10,000 acknowledgement batches.
 MAX_ELEMENTS = 50_000
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
@@ -137,7 +137,7 @@ def _message(message: type[ApiMessage], version: int) -> _StructDecoder[ApiMessa
 
 
 def _struct(data_class: type[Struct], schema: StructField, version: int, is_flexible: bool) -> _StructDecoder[Struct]:
-    """Return a decoder that creates instances of `data_class` by its schema."""
+    """Return a decoder that creates instances of `data_class`, whose fields `schema` defines."""
     steps = list(_steps(schema.untagged_fields(version), version, is_flexible))
     new = object.__new__
 

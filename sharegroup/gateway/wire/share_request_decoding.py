@@ -4,9 +4,10 @@ Most requests of clients are of these two types, and most of their bytes are ack
 per record. The generic decoder (`request_decoding`) creates an object with three attributes for each batch. This
 decoder creates a tuple.
 
-Successive batches mostly have the same form: the same number of acknowledge types, and no tagged fields. They then have
-the same length. To find such a run of batches, the decoder compares the bytes at two positions of each batch. It then
-unpacks the whole run in one call. Other batches are decoded one by one.
+Successive batches mostly have the same form: the same number of acknowledge types, and no tagged fields. Batches of the
+same form have the same length. A sequence of batches of the same form is called a run. To find a run, the decoder
+compares the bytes at two positions of each batch. It unpacks the whole run in one call. Other batches are decoded one
+by one.
 
 The native reader of kio (0.6.5) is a little faster, but is not suitable for untrusted input. It allocates as many
 elements as the length of an array specifies, so a client could end the process with 40 bytes. Unknown tagged fields are
@@ -31,8 +32,9 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 _UUID_BYTES = 16
 _INT32 = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qq")
-#: `_FORM_AT` is the position, in a batch, of the number of acknowledge types plus one ("form"). The form takes one byte
-#: if it is below `_LONG_FORM`. `_ONE_TYPE` is the form of batches with one type.
+#: The "form" of a batch is its encoded number of acknowledge types, that is, the number plus one. `_FORM_AT` is the
+#: position of the form in the batch. The form takes one byte if it is below `_LONG_FORM`. `_ONE_TYPE` is the form of
+#: batches with one type.
 _FORM_AT, _ONE_TYPE, _LONG_FORM = 16, 2, 0x80
 _NO_TAGS = 0
 _RELEASE = (int(AcknowledgeType.RELEASE),)

@@ -9,9 +9,10 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange
 #: Maximum size of the batches and acquired ranges of a row, as JSON in bytes. It is far below the default message size
 #: limit (1 MiB).
 MAX_ROW_BYTES = 600_000
-#: Maximum number of acknowledge types in a batch. So many types and MAX_RANGES_PER_ROW acquired ranges fit into a row.
+#: Maximum number of acknowledge types in a batch. A row has room for this number of types and MAX_RANGES_PER_ROW
+#: acquired ranges.
 _MAX_TYPES = 100_000
-#: Maximum size in bytes of a batch (without acknowledge types) or acquired range, and of one acknowledge type.
+#: Maximum sizes as JSON in bytes: of an acquired range or a batch without its types, and of one acknowledge type.
 _RANGE_BYTES, _TYPE_BYTES = 60, 2
 
 RowContent = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
@@ -64,7 +65,7 @@ def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[A
 def _within(
     grants: Sequence[AcquiredRange], last_offsets: Sequence[int], row: Sequence[AcknowledgementBatch]
 ) -> tuple[AcquiredRange, ...]:
-    """Return the acquired ranges for the batches of a row, clipped to the offsets of the row."""
+    """Return the parts of the acquired ranges that are within the offsets of a row."""
     first, last = row[0].first_offset, row[-1].last_offset
     touched = grants[bisect_left(last_offsets, first) : bisect_left(last_offsets, last) + 1]
     return tuple(

@@ -25,7 +25,7 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group, or its session expired. The job releases the records that it had acquired."""
+    """A member left its group, or its session expired. The job releases the records that the member had acquired."""
 
     type: ClassVar[str] = "member_left"
 

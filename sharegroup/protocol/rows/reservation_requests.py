@@ -1,7 +1,7 @@
 """Rows of `__share_partition_requests` with which a gateway reserves offsets and assigns them to its members.
 
-The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when the
-reservation has ended, or may have ended without a notice. Data and checks only.
+The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when its
+reservations have ended, or may have ended without a notice. Data and checks only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
     The response is sent immediately and contains all offsets that are reserved for the gateway. No offsets are reserved
-    if members can acquire records, or if a waiting member cannot use reservations. If offsets are reserved, the gateway
-    holds them for `lease_ms` (its lease). The row ends reservations of the gateway with earlier epochs. `member_id` is
-    empty.
+    while other records can be acquired, or while a waiting member cannot use reservations. If offsets are reserved, the
+    gateway holds them for `lease_ms` (its lease). The row also ends the gateway's reservations of earlier reservation
+    epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE
@@ -48,9 +48,9 @@ class AssignRequest(PartitionRequest):
     """Notice that the gateway `requester` delivers reserved offsets to the member.
 
     Until `valid_until_ms`, the reservations of the gateway and the session of the member are certainly valid. The
-    gateway sends the records only if the row was appended by then. The job ignores a row that was appended later, so
-    both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`, which
-    is a value from the response to the reserve row.
+    gateway sends the records only if the row was appended by this time. The job ignores a row that was appended later,
+    so both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`,
+    which is a value from the response to the reserve row.
     """
 
     type: ClassVar[str] = ASSIGN

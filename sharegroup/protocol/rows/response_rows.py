@@ -2,7 +2,7 @@
 
 A Kafka record may contain several rows (`response_records`). If the job fails after sending a response and before
 committing its micro-batch, it sends the response again. Both responses have the same `id`, and a reader ignores the
-second one.
+second response.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,8 +2,8 @@
 
 A check returns the value of a field, or raises an error that names the field.
 
-A response can be sent only if a row has a valid `id` and `reply_to`. Otherwise, `InvalidRequestRow` is raised. If these
-two fields are valid but another field is not, `InvalidFieldError` is raised.
+A response can be sent only if a row has a valid `id` and `reply_to`. If one of these fields is invalid,
+`InvalidRequestRow` is raised. If another field is invalid, `InvalidFieldError` is raised.
 """
 
 import json

@@ -103,7 +103,7 @@ def topic_ids(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]:
-    """Parse [[topic, partition, start_offset], ...]. This function does not check that they may be altered."""
+    """Parse [[topic, partition, start_offset], ...]. This function does not check that the offsets may be altered."""
     items = row.get(field)
     if (
         not _are_triples(items)

@@ -60,7 +60,7 @@ class HeartbeatRequest(_Row):
     """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves for a restart (only static members, KIP-848).
 
     - `subscribed_topic_names`: the subscription, or None if it has not changed
-    - `topics`: the metadata of subscribed topics, as far as the requester knows them
+    - `topics`: the metadata of those subscribed topics that the requester knows
     - `group_instance_id`: set for a static member (KIP-345), None for a dynamic member
     - `incarnation_id`: a unique id of the process that acts as the member, or None if it has no such id
     """

@@ -58,7 +58,7 @@ class HeartbeatResponse(_Response):
     """Response to a heartbeat.
 
     - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it has not changed
-    - `subscribed_topic_names`: the member's subscription, sorted. If the member has moved to another gateway, this
+    - `subscribed_topic_names`: the member's subscription, sorted. After a member has moved to another gateway, the new
       gateway needs it.
     - `session_deadline_ms`: the time until which the session cannot expire, in ms since the epoch (-1: not set)
     """

@@ -50,10 +50,11 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
-    - `is_static`: whether the locks last longer, as for static members (KIP-345), to outlast a restart of the member
-    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The
-      process of the member then has no records. All records of the member are released, and this fetch acquires them
-      before other fetches. The field is ignored if the member has acquired records with a later fetch.
+    - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
+      member.
+    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. In a new
+      session, the process of the member has no records. All records of the member are released, and this fetch acquires
+      them before other fetches. The field is ignored if the member has acquired records with a later fetch.
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       member does not need new records during this time.
     - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
@@ -78,8 +79,8 @@ class AcknowledgeRequest(PartitionRequest):
     - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
       records that still have these delivery counts. If empty, it applies to all records that the member has acquired.
     - `lock_deadline_ms`: the time at which the first lock of these records expires, as the requester has received it
-      (-1: not known). If the row was appended later and contains records below the start offset, it is rejected,
-      because another member may have finished these records.
+      (-1: not known). If the row was appended after this time and contains records below the start offset, it is
+      rejected. Another member may have finished these records.
     - `is_static`: whether renewed locks get the longer duration of static members
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       delay ends early if a member waits for records that this row may release.
@@ -101,8 +102,8 @@ class UnacquireRequest(PartitionRequest):
     """Request to return acquired records that the member never received. Their delivery is not counted.
 
     The request has either `ranges` or `acquired`. The member must have acquired all records of `ranges`. `acquired`
-    contains acquired ranges with their delivery counts. Records of `acquired` whose state has changed are skipped,
-    except if only their locks have expired.
+    contains acquired ranges with their delivery counts. Records of `acquired` are skipped if their state has changed in
+    any way other than by an expired lock.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -119,14 +120,14 @@ class UnacquireRequest(PartitionRequest):
 class ReleaseMemberRequest(PartitionRequest):
     """Request to release all records of a member that left or whose share session ended.
 
-    The row is ignored if the member has acquired records with a later epoch.
+    The row is ignored if the member has acquired records with a later member epoch.
 
     - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
       records is not counted, because they never left the gateway.
     - `requester`: the `reply_to` of the session that ended, or empty. If it is set and the member has acquired records
       for another `reply_to`, the row is ignored.
-    - `opened_ms`: the time at which a new session was opened, or -1. If it is set and the member has acquired records
-      with a later fetch, the row is ignored.
+    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has acquired
+      records with a fetch after this time, the row is ignored.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER
@@ -146,9 +147,10 @@ class ReleaseMemberRequest(PartitionRequest):
 class FenceMemberRequest(PartitionRequest):
     """Notice that the process `incarnation_id` now acts as the member. Requests of its other processes are rejected.
 
-    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this one
-    is ignored. The group coordinator sends the row to every partition of the request topic, before the response to the
-    join. One partition is not sufficient, because processes may use different partitioners or numbers of partitions.
+    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this
+    notice is ignored. The group coordinator sends the row to every partition of the request topic, before the response
+    to the join. One partition is not sufficient, because processes may use different partitioners or numbers of
+    partitions.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -167,7 +169,7 @@ class ConfigureRequest(PartitionRequest):
     """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
     The group coordinator sends the row before the response to alter_configs. `altered_ms` is the append time of the
-    alter_configs request. If a notice with a later time was processed before, this one is ignored.
+    alter_configs request. If a notice with a later time was processed before, this notice is ignored.
     """
 
     type: ClassVar[str] = CONFIGURE

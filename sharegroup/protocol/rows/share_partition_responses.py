@@ -11,7 +11,8 @@ from sharegroup.protocol.rows.reservation_requests import RESERVE
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
-#: Type of the notice to a requester that holds records, or reserved offsets, while members of other requesters wait.
+#: Type of the notice that members of other requesters wait. It is sent to a requester that holds records or reserved
+#: offsets.
 WANTED = "wanted"
 
 

@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 MAX_ACCEPTS = 16
 #: Pause after clients were rejected because descriptors are exhausted, in seconds.
 EXHAUSTED_PAUSE_S = 0.1
-#: Errors that mean that the process or the machine has no descriptors left. Only then, the spare descriptor is used.
+#: Errors that mean that the process or the machine has no descriptors left. The spare descriptor is used only after
+#: these errors.
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 #: Errors after which the acceptor pauses: those of `_NO_DESCRIPTOR`, and a lack of buffers or memory.
 _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}

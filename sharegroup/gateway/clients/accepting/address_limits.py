@@ -6,8 +6,9 @@
     gateway.max.connections.per.ip.overrides         max.connections.per.ip.overrides
     gateway.max.connection.creation.rate.per.ip      connection_creation_rate, of the default ip entity
 
-An override replaces both limits of one address, for example the address of a load balancer. A part of the total limit
-is reserved for addresses with few connections, so that an address with many connections cannot block all others.
+An override replaces both limits of one address: that of its connections and that of their creation rate. An example is
+the address of a load balancer. A part of the total limit is reserved for addresses with few connections, so that an
+address with many connections cannot block all others.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 
 #: 1/`KEPT_PART` of the total limit is reserved for addresses with fewer than `FEW_CONNECTIONS` connections.
 KEPT_PART, FEW_CONNECTIONS = 50, 4
-#: Connection rates are stored by address. If there are more than this number, those of inactive addresses are deleted.
+#: Maximum number of addresses whose connection rate is stored. At the maximum, rates of inactive addresses are deleted.
 MAX_REMEMBERED = 10_000
 
 

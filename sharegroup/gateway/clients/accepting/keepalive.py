@@ -1,7 +1,7 @@
 """TCP keepalive, which detects clients whose machine or network has failed.
 
-Such a client does not close its connection. Without keepalive, the connection and its share session would continue to
-exist: for hours if the gateway sends nothing, or for about 15 minutes if the gateway sends something.
+Such a client does not close its connection. Without keepalive, the connection and its share session would exist for
+about 15 minutes after the gateway sends something. If the gateway sends nothing, they would exist for hours.
 """
 
 import contextlib

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1_024
 #: Offset of the standby port from the base port.
 STANDBY_OFFSET = -1
-#: Offset of the bootstrap port, which is the base port itself. If there is a broker 0, it has the same port.
+#: Offset of the bootstrap port, which is the base port itself. If there is a broker with id 0, this is also its port.
 BOOTSTRAP_OFFSET = 0
 _LAST_PORT = 65_535
 
@@ -120,7 +120,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """Describe the port at an offset from the base port for an error message: its number, option and purpose."""
+    """Return a description of the port at an offset from the base port: its number, config option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"

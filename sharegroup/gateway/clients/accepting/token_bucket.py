@@ -1,6 +1,6 @@
 """Token bucket that limits a rate. By default, bursts of up to the tokens of one second are allowed. No I/O.
 
-A caller may spend more tokens than the bucket has, because the amount is not always known in advance, for example the
+A caller may spend more tokens than the bucket has, because some amounts are not known in advance. An example is the
 size of a response. The bucket then has a debt. `spend` returns how long the caller must wait until the debt is paid.
 """
 

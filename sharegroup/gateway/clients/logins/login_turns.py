@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Turn(NamedTuple):
-    """A login step that waits for a thread. `granted` completes when the step may start."""
+    """A login step that waits for a thread. The future `granted` completes when the step may start."""
 
     address: str
     granted: asyncio.Future[None]

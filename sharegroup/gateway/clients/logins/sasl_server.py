@@ -13,12 +13,12 @@ authenticated.
 
 The response to a login contains the time until its session ends (KIP-368, `session_lifetime_ms`). The session ends when
 the client's token expires or after `connections.max.reauth.ms`, whichever is sooner. The client may reauthenticate at
-most once a second, with the same mechanism and as the same user. After the end of the session, no other request is
-allowed. These rules are those of Kafka's SaslServerAuthenticator and KafkaChannel.
+most once a second, with the same mechanism and as the same user. After the end of the session, only a reauthentication
+is allowed. These rules are those of Kafka's SaslServerAuthenticator and KafkaChannel.
 
 After a SaslHandshake of version 0 (clients before Kafka 1.0), SASL messages are bare, that is, not wrapped in requests.
-A frame then consists of a size of four bytes and the message (`expects_bare_message`). If such a login fails, no
-response is sent.
+In this case, a frame consists of a size of four bytes and the message (`expects_bare_message`). If such a login fails,
+no response is sent.
 """
 
 from enum import Enum
