@@ -248,7 +248,10 @@ class Requests:
             node.on_lost(str(error))
 
     async def _back_off(self, node_id: int) -> None:
-        """Wait before the next turn with a node. The wait grows with each consecutive failure."""
+        """Sleep, so that the next request to the node is delayed.
+
+        The delay doubles with each consecutive failure, up to `retry_backoff_max_ms`.
+        """
         self._on_change()
         failures = self._failures[node_id] = self._failures.get(node_id, 0) + 1
         await asyncio.sleep(self._backoff_s(failures))

@@ -105,7 +105,10 @@ class FetchDemands:
         return response.id in self._unanswered
 
     def has_room_after(self, records: int) -> bool:
-        """Return whether `records` missing records are enough for a request to busy share-partitions."""
+        """Return whether `records` is at least a quarter of the target.
+
+        The member requests records from busy share-partitions only if that many are missing.
+        """
         return records * _LEAST_PART >= self._target
 
     def discard_all(self) -> None:

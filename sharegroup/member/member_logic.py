@@ -246,9 +246,10 @@ class MemberLogic:
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
         """Begin a batch. Polling the result returns the ranges of the batch that the member still holds.
 
-        A batch of this process runs with all its ranges, except those of deleted topics. The ranges of a batch of an
-        earlier process are renewed first. Ranges that are not renewed are finished or lost, and are left out. The
-        renewed ranges get their current delivery counts, because this process may have acquired them again.
+        If this process offered the batch, the result has all its ranges, except those of deleted topics. If an earlier
+        process offered it, its ranges are renewed first, and the result has only the renewed ranges. The others are
+        finished or lost. Each renewed range has its current delivery count, because this process may have acquired it
+        again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)

@@ -84,7 +84,7 @@ class ReservedDelivery:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether there are share-partitions with members that wait or recently waited, or rows still to append."""
+        """Whether `upkeep` has work: a member waits or recently waited, or a row must be appended again."""
         return bool(self._partitions or self._unsent)
 
     @property

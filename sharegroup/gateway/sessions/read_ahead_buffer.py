@@ -56,7 +56,10 @@ class ReadAheadBuffer:
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
     def readable_ranges(self, most: int) -> ReadableRanges:
-        """Return up to `most` ranges from the start that have the same isolation level, without removing them."""
+        """Return the first ranges, at most `most`, without removing them.
+
+        The result ends before the first range whose isolation level differs from that of the first range in the buffer.
+        """
         ranges: list[AcquiredRange] = []
         read_committed = False
         for first, last, delivery in islice(self._ranges, most):

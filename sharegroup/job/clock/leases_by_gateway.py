@@ -58,7 +58,10 @@ class LeasesByGateway:
         return min((self._ends_ms[gateway] for gateway in self._keys), default=None)
 
     def over_at(self, time_ms: int) -> dict[str, list[str]]:
-        """Return, by operator key, the gateways that hold reservations there and whose lease ended before `time_ms`."""
+        """Return {operator key: gateways}, for the gateways whose lease ended before `time_ms`.
+
+        A gateway is listed at each key where it holds reservations.
+        """
         over: dict[str, list[str]] = {}
         for gateway, keys in sorted(self._keys.items()):
             if self._ends_ms[gateway] < time_ms:

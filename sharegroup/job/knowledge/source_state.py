@@ -1,7 +1,7 @@
-"""What the source of the share_partition query keeps in memory, as of the last offset that it has returned.
+"""The state that the source of the share_partition query keeps in memory, as of the last offset that it has returned.
 
-The part that comes from the tables can be restored from the offset and the tables (`resume`). A restarted process does
-not have the rest (log offsets, configs, which keys have had a tick), and sends it again.
+`resume` restores the part that comes from the tables. The rest (log offsets, configs, and which keys have had a tick)
+is lost in a restart, so the source sends rows about it to the query again.
 """
 
 from collections.abc import Iterable
