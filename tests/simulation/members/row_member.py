@@ -231,6 +231,7 @@ class RowMember:
             if response.error_code in _UNKNOWN:
                 self._judge.session_over(self.group_id, self.identity)
                 self.epoch, self._told_subscription = 0, False
+                self._fenced_ms = None  # it joins again, and replaces the process that had replaced it
                 self._forget()
                 self._held, self._is_back = {}, False
                 self.member_id = "" if self.habits.is_static else self.member_id

@@ -79,11 +79,11 @@ class Witness:
         known = self._seen.get((member_id, place), {})
         offsets = (offset for first, last, _ in batches for offset in range(first, last + 1))
         sent = self._sent[acknowledgement.number] = {offset: known[offset] for offset in offsets if offset in known}
+        self._judge.gives_back(member_id, key, acknowledgement.unused)
         if acknowledgement.is_renewal:
             known.update({offset: seen._replace(over_ms=None) for offset, seen in sent.items()})
             return
         self._judge.acknowledges(member_id, key, batches)
-        self._judge.gives_back(member_id, key, acknowledgement.unused)
         for offset in sent:
             del known[offset]
 
