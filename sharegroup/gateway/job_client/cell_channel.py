@@ -75,7 +75,6 @@ class CellChannel:
         self._outage = OutageLog(
             logger, "failed to look up the job's topics", "the job's topics can be looked up again"
         )
-        self._append_outage = OutageLog(logger, "failed to append request rows", "request rows can be appended again")
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = appender or RowAppender(cluster, settings, timeout_s)
@@ -147,17 +146,12 @@ class CellChannel:
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         def done(sent: asyncio.Future[int]) -> None:
             problem = sent.exception() if not sent.cancelled() else None
-            if problem is None:
-                self._append_outage.report_success()
-                return
-            self._append_outage.report_failure(problem)
-            if failed is not None:
+            if problem is not None and failed is not None:
                 failed()
 
         try:
             self.append(request).add_done_callback(done)
-        except JobUnavailableError as error:
-            self._append_outage.report_failure(error)
+        except JobUnavailableError:
             if failed is not None:
                 failed()
 

@@ -398,6 +398,7 @@ class _PartitionQueue:
                 elif is_retriable(error):
                     may_be_appended = True  # a leader that resigns may return this after the append
                 else:
+                    self._outage.report_failure(self._problem)
                     raise JobUnavailableError(f"the row cannot be appended to the job's topic: {self._problem}")
             self._outage.report_failure(self._problem)
             await asyncio.sleep(pause_s)
