@@ -24,8 +24,8 @@ class BrokerClock:
 
     def __init__(self) -> None:
         self._offset_ms = 0
-        self._offsets_ms = 0, 0
-        self._took_ms: int | None = None
+        #: The bounds of the offset; None before the first append.
+        self._offsets_ms: tuple[int, int] | None = None
         self._sampled_ms = 0
 
     def record_append(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
@@ -44,7 +44,7 @@ class BrokerClock:
             self._offset_ms = (least_ms + most_ms) // 2
         else:  # brokers' clocks differ by little, so after a slow append the nearest offset is more likely
             self._offset_ms = min(max(self._offset_ms, least_ms), most_ms)
-        self._offsets_ms, self._took_ms, self._sampled_ms = (least_ms, most_ms), took_ms, received_ms
+        self._offsets_ms, self._sampled_ms = (least_ms, most_ms), received_ms
 
     def now_ms(self, local_ms: int) -> int:
         """Return the estimated time of the brokers at `local_ms`. Before the first append, return the local time."""
@@ -52,8 +52,8 @@ class BrokerClock:
 
     def bounds_ms(self, local_ms: int) -> tuple[int, int]:
         """Return the earliest and the latest time that the brokers' clock may show at `local_ms`."""
-        assert self._took_ms is not None, "nothing was appended yet"
-        drift_ms = ceil((self._uncertainty_ms(local_ms) - self._took_ms) / 2)
+        assert self._offsets_ms is not None, "nothing was appended yet"
+        drift_ms = ceil(self._drift_ms(local_ms) / 2)
         least_ms, most_ms = self._offsets_ms
         return local_ms + least_ms - drift_ms, local_ms + most_ms + drift_ms
 
@@ -62,9 +62,13 @@ class BrokerClock:
 
         It is the duration of the append on which the estimate is based, plus the possible drift since then.
         """
-        if self._took_ms is None:
+        if self._offsets_ms is None:
             return float("inf")
-        return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
+        least_ms, most_ms = self._offsets_ms
+        return most_ms - least_ms + self._drift_ms(local_ms)
+
+    def _drift_ms(self, local_ms: int) -> float:
+        return DRIFT * abs(local_ms - self._sampled_ms)
 
     def _agrees(self, sent_ms: int, append_ms: int, received_ms: int) -> bool:
         """Return whether the append time agrees with the current estimate. The first append always agrees."""

@@ -170,7 +170,7 @@ class PendingAcknowledge:
         return requests
 
     def _end_renewals(self) -> None:
-        """Send no more renewals for the running batch.
+        """Stop the renewals for the running batch.
 
         A renewal that was sent before this call may still take effect. In that case, the acknowledgements contain lock
         deadlines from before the renewal. This is harmless because the member holds the locks.

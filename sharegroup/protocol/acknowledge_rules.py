@@ -46,14 +46,14 @@ def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -
 
 def split_unused(
     batches: Sequence[AcknowledgementBatch],
-) -> tuple[list[AcknowledgementBatch], list[AcknowledgementBatch]]:
+) -> tuple[Sequence[AcknowledgementBatch], Sequence[AcknowledgementBatch]]:
     """Return (batches with unused records, all other batches). The batches with unused records get the type RELEASE.
 
     The delivery of an unused record is not counted, as if the member had never acquired the record.
     """
     release = (int(AcknowledgeType.RELEASE),)
     unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]
-    return unused, [batch for batch in batches if batch.acknowledge_types != UNUSED] if unused else list(batches)
+    return unused, [batch for batch in batches if batch.acknowledge_types != UNUSED] if unused else batches
 
 
 def check_renewing_fetch(

@@ -50,7 +50,7 @@ def test_unknown_lease_may_just_have_been_renewed() -> None:
 
 
 def test_renewal_counts_for_a_reservation_that_is_read_after_it() -> None:
-    """The reservation's row names the lease of before the renewal, because it was sent before that was confirmed."""
+    """The reservation's row contains the previous lease, because it was sent before the renewal was confirmed."""
     leases = _known(g1=_NOW_MS + 100)
     leases.apply({"k": ["g1"]}, {}, _NOW_MS)
     leases.apply({"k": []}, {}, _NOW_MS)

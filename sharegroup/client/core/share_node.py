@@ -151,7 +151,7 @@ class ShareNode:
         )
 
     def acknowledge(self, is_final: bool = False) -> ShareAcknowledgeRequest | None:
-        """Return a request with the queued acknowledgements; None if there is nothing to send.
+        """Return a request with the queued acknowledgements, or None if it would have no effect.
 
         With `is_final`, the request also ends the session, and the server releases the other locks of the session.
         """

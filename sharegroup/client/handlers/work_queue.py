@@ -63,12 +63,6 @@ class _Held:
     due_ms: int = 0
     kind: AcknowledgeType | None = None
 
-    def undo_start(self) -> None:
-        """Undo the changes that the start of a call made, because the call was withdrawn."""
-        self.attempts -= 1
-        if not self.attempts:
-            self.first_call_ms = None
-
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -200,7 +194,7 @@ class WorkQueue:
             if item in self._renewing:
                 later.append(item)
             elif self._remove(item) and item.kind is not None:
-                found.append(Acknowledgement(item.record, None if item.first_call_ms is None else item.kind))
+                found.append(Acknowledgement(item.record, item.kind if item.attempts else None))
         self._decided = later
         return found
 
@@ -214,7 +208,7 @@ class WorkQueue:
         for call in self._started:
             if call.claim():
                 for item in call.held:
-                    item.undo_start()
+                    item.attempts -= 1
                     self._decide(item, AcknowledgeType.RELEASE)
         for item in self._held.values():
             if item.phase in (_Phase.QUEUED, _Phase.RETRYING, _Phase.RELEASING):

@@ -23,7 +23,7 @@ observed behaviour of the member:
   It may acknowledge them only after it has processed all of them, and each expired lock costs a delivery attempt.
 - With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves several
   demands. The wait ends while the buffered records still last for a few round trips. The target allows for the wait.
-- The target shrinks when a response has less than half of the requested records, because no more are available. It also
+- The target shrinks when a response has less than half of the requested records, because few are available. It also
   shrinks when locks in the buffer have nearly expired, and when other members wait for the buffered records. It is
   reset when the member has become idle.
 """

@@ -29,7 +29,6 @@ class HandoverFileWriter:
         changed = self._whole.changes_in(change)
         self._whole.apply(changed)
         line = _encode(changed)
-        line = _encode(changed)
         if self._room < len(line):
             self._rewrite()
         elif any(changed[:-1]):

@@ -96,7 +96,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return self._last[1]
 
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
-        """Wait for changes and return the next offset; None if there is nothing to send.
+        """Wait for changes and return the next offset, or None if there are no changes.
 
         The result is also None if only requests have arrived, because Spark's Kafka source reads them. Changes of the
         tables are returned even while the brokers are unavailable. The first batch therefore loads the state before

@@ -17,7 +17,7 @@ The promise of `DeltaSink` is checked in `sink_judge`, the final checks against 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -267,21 +267,23 @@ class Judge:
 
     def acknowledges(self, member_id: str, key: Key, batches: Iterable[AcknowledgementBatch]) -> None:
         """Report an acknowledgement (no renewal) or return of records that is about to be sent; it may end the hold."""
-        stories = self._lives.setdefault(key, _Life()).stories
-        for batch in batches:
-            for offset in range(batch.first_offset, batch.last_offset + 1):
-                story = stories.get(offset)
-                if story is not None and story.hold is not None and story.hold.member == member_id:
-                    story.hold = None
+        for story in self._known(key, batches):
+            if story.hold is not None and story.hold.member == member_id:
+                story.hold = None
 
     def gives_back(self, member_id: str, key: Key, batches: Iterable[AcknowledgementBatch]) -> None:
         """Report records whose newest delivery may not count, because the member has not used them."""
+        for story in self._known(key, batches):
+            if story.deliveries and story.deliveries[-1].member == member_id:
+                story.deliveries.pop()
+
+    def _known(self, key: Key, batches: Iterable[AcknowledgementBatch]) -> Iterator[_Story]:
+        """Yield what is known of each record in these batches."""
         stories = self._lives.setdefault(key, _Life()).stories
         for batch in batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                story = stories.get(offset)
-                if story is not None and story.deliveries and story.deliveries[-1].member == member_id:
-                    story.deliveries.pop()
+                if (story := stories.get(offset)) is not None:
+                    yield story
 
     def acknowledged_ok(
         self, member_id: str, key: Key, batches: Sequence[AcknowledgementBatch], counts: Mapping[int, int]
