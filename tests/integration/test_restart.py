@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from sharegroup.errors import ErrorCode
+from sharegroup.job.lead.stale_checkpoint import OPERATOR_SHARDS, SHUFFLE_PARTITIONS
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.testing.gateway_process import GatewayProcess
@@ -106,7 +107,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
 
 @pytest.mark.timeout(600)
 @pytest.mark.thorough
-def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
+def test_a_restart_with_more_shuffle_partitions_and_shards_keeps_locks(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="wider-", master="local[1]") as job:
@@ -120,12 +121,14 @@ def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
         accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
         demand = client.send(holder.fetch_request(topic, 0, 100))
 
-        job.configure(shuffle_partitions=3)
+        job.configure(shuffle_partitions=3, operator_shards=2)
         job.start()
         assert client.await_response(accepted).error_code == ErrorCode.NONE
         assert fetched(client, demand).acquired == (AcquiredRange(10, 19, 1),)  # the lock of before is still there
-        for query in ("group_coordinator", "share_partition"):
-            assert f"query {query}: the checkpoint has 1 shuffle partitions, but shuffle.partitions is 3" in job.log
+        shards = f"{OPERATOR_SHARDS} (1 in the checkpoint, 2 in the configuration)"
+        shuffle = f"{SHUFFLE_PARTITIONS} (1 in the checkpoint, 3 in the configuration)"
+        assert f"query group_coordinator: changed configuration: {shuffle}; the checkpoint is discarded" in job.log
+        assert f"query share_partition: changed configuration: {shards}, {shuffle}; the checkpoint is" in job.log
         state = job.checkpoint_path / "share_partition" / "state" / "0"
         assert {path.name for path in state.iterdir() if path.name.isdecimal()} == {"0", "1", "2"}
 

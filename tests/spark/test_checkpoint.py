@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ENTRY = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"8"}}
-{"format": 1}"""
+{"format":1,"seq":7,"shards":2}
+{"__share_partition_requests":{"0":5}}"""
 #: In the order of their deletion.
 LEFT = ("metadata", "offsets", "commits", "state", "sources")
 
@@ -32,9 +33,9 @@ def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_contains_the_shuffle_partitions(spark: SparkSession, checkpoint: Path) -> None:
-    found = read_checkpoint(spark, str(checkpoint))
-    assert found == Checkpoint(str(checkpoint), begin_checkpoint(spark, str(checkpoint)), 3, 8)
+def test_a_checkpoint_contains_the_shards_and_the_shuffle_partitions(spark: SparkSession, checkpoint: Path) -> None:
+    found, pinned = read_checkpoint(spark, str(checkpoint)), {"shuffle.partitions": 8, "operator.shards": 2}
+    assert found == Checkpoint(str(checkpoint), begin_checkpoint(spark, str(checkpoint)), 3, {}, pinned)
 
 
 @pytest.mark.parametrize("gone", range(1, len(LEFT) + 1))

@@ -72,8 +72,8 @@ def test_a_source_runs_in_a_worker_with_only_the_zip(
     query.awaitTermination()
     assert seen == [("hello", str(archive / "shipped_for_a_test.py"))]
     assert str(query.id) == query_id == begin_checkpoint(spark, checkpoint)
-    pinned = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    assert read_checkpoint(spark, checkpoint) == Checkpoint(checkpoint, query_id, 0, pinned)
+    pinned = {"shuffle.partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 0)}
+    assert read_checkpoint(spark, checkpoint) == Checkpoint(checkpoint, query_id, 0, pinned=pinned)
 
 
 def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:

@@ -107,30 +107,6 @@ def test_an_unlisted_share_partition_is_unloaded() -> None:
     assert world.read_for(2_000) == []
 
 
-def test_another_number_of_shards_unloads_the_old_keys_and_loads_the_new() -> None:
-    world = World(row(P0), row(P1), states={P0: STATE})
-    world.read()
-    world.start(shards=2)
-    found = world.read()
-    assert [(key, kind) for key, kind, _ in found] == [
-        (SHARD, "unload"),
-        (SHARD, "config"),
-        ("g\told\t1", "config"),
-        (SHARD, "load"),
-        ("g\told\t1", "load"),
-    ]
-    assert (found[0][2], found[3][2]) == ([0, 1], [loaded(0, **WITH_STATE)])
-    assert world.read_for(2_000) == []
-
-
-def test_a_changed_shard_count_unloads_the_old_key_and_deletes_by_the_new() -> None:
-    world = World(row(P1))
-    world.read()
-    world.list(row(P1, deleting=True))
-    world.start(shards=2)
-    assert world.read() == [(SHARD, "unload", [1]), ("g\told\t1", "delete", [[1, 1, "orders"]])]
-
-
 # -- deletions ---------------------------------------------------------------------------------------------------------
 
 

@@ -49,20 +49,20 @@ def test_a_repeated_batch_with_other_effects_is_rejected(tmp_path: Path, again: 
 
 def test_the_error_names_the_configuration_that_changed(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
-    steps.rules = {"operator.shards": 1}
+    steps.rules = {"snapshot.records": 1}
     steps.commit(batch(1))
     steps, _ = start(tmp_path)
-    steps.rules = {"operator.shards": 2}
-    with pytest.raises(RepeatedBatchError, match=r"changed configuration: operator.shards \(1 before, 2 now\)"):
+    steps.rules = {"snapshot.records": 2}
+    with pytest.raises(RepeatedBatchError, match=r"changed configuration: snapshot.records \(1 before, 2 now\)"):
         steps.commit(other(responses=[]))
 
 
 def test_other_rules_with_the_same_effects_are_accepted(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
-    steps.rules = {"operator.shards": 1}
+    steps.rules = {"snapshot.records": 1}
     steps.commit(batch(1))
     steps, producer = start(tmp_path)
-    steps.rules = {"operator.shards": 2}
+    steps.rules = {"snapshot.records": 2}
     steps.commit(batch(1))
     assert producer.sent[-1] == (["f1"], [("g", "notice-1")])
 

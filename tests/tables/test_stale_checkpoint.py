@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, reject_stale_checkpoint
+from sharegroup.config import parse_config
+from sharegroup.job.lead.stale_checkpoint import (
+    OPERATOR_SHARDS,
+    SHUFFLE_PARTITIONS,
+    Checkpoint,
+    StaleCheckpointError,
+    reject_stale_checkpoint,
+)
 
 MINE, OTHER = "query-mine", "query-other"
 #: The epoch in which another query wrote last.
@@ -72,7 +79,24 @@ def test_a_checkpoint_without_a_batch_holds_nothing_that_could_be_stale() -> Non
 
 
 @pytest.mark.parametrize(
-    ("pinned", "wanted", "other"), [(8, 16, True), (8, 8, False), (8, 0, False), (None, 16, False), (None, 0, False)]
+    ("pinned", "config", "changed"),
+    [
+        ({}, {"shuffle.partitions": 16, "operator.shards": 2}, []),
+        ({SHUFFLE_PARTITIONS: 8, OPERATOR_SHARDS: 1}, {}, []),
+        ({SHUFFLE_PARTITIONS: 8}, {"shuffle.partitions": 8, "operator.shards": 2}, []),
+        ({OPERATOR_SHARDS: 2}, {}, ["operator.shards (2 in the checkpoint, 1 in the configuration)"]),
+        (
+            {SHUFFLE_PARTITIONS: 8, OPERATOR_SHARDS: 1},
+            {"shuffle.partitions": 16, "operator.shards": 3},
+            [
+                "operator.shards (1 in the checkpoint, 3 in the configuration)",
+                "shuffle.partitions (8 in the checkpoint, 16 in the configuration)",
+            ],
+        ),
+    ],
 )
-def test_a_checkpoint_pins_the_shuffle_partitions(pinned: int | None, wanted: int, other: bool) -> None:
-    assert Checkpoint("/c", MINE, 3, pinned).has_other_partitions(wanted) is other
+def test_a_checkpoint_pins_shards_and_shuffle_partitions(
+    pinned: dict[str, int], config: dict[str, int], changed: list[str]
+) -> None:
+    job = parse_config({"job": config}, "test").job
+    assert Checkpoint("/c", MINE, 3, pinned=pinned).changed_settings(job) == changed

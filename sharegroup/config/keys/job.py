@@ -85,7 +85,7 @@ class JobConfig(ConfigFamily):
         "operator.shards",
         1,
         "Number of shards (keys of the share-partition operator) for each group and topic. Partition p is in shard "
-        "p % operator.shards.",
+        "p % operator.shards. If it changes, the job starts a new checkpoint from the tables.",
         ge=1,
         le=1024,
     )

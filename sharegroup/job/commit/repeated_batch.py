@@ -36,7 +36,6 @@ def effect_rules(config: Config) -> dict[str, int]:
     """Return the configured values that the effects of a batch depend on, by key."""
     rules = config.coordinator
     return {
-        "operator.shards": config.job.operator_shards,
         "share.coordinator.snapshot.update.records.per.snapshot": rules.snapshot_update_records_per_snapshot,
         "share.coordinator.cold.partition.snapshot.interval.ms": rules.cold_partition_snapshot_interval_ms,
     }

@@ -17,7 +17,7 @@ class ManagedShards:
     """
 
     def __init__(self, shards: int) -> None:
-        self.shards = shards
+        self._shards = shards
         self._epochs: dict[SharePartitionKey, int] = {}
         self._of_shard: dict[str, set[SharePartitionKey]] = {}
         self._of_group: dict[str, set[str]] = {}
@@ -61,7 +61,7 @@ class ManagedShards:
 
     def shard_key(self, key: SharePartitionKey) -> str:
         """Return the operator key that manages the share-partition."""
-        return ShardKey(key.group_id, key.topic_id, key.partition % self.shards).encode()
+        return ShardKey(key.group_id, key.topic_id, key.partition % self._shards).encode()
 
     def by_shard(self, keys: Iterable[SharePartitionKey]) -> dict[str, list[SharePartitionKey]]:
         """Return these share-partitions by operator key, sorted."""

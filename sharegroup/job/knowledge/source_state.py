@@ -36,9 +36,12 @@ class SourceState:
         self._left: set[str] = set()
 
     @classmethod
-    def resume(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow]) -> Self:
-        """Restore the state at an offset. `listed` has the rows of `share_partitions` at the offset's version."""
-        knowledge = cls(offset, offset.shards)
+    def resume(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow], shards: int) -> Self:
+        """Restore the state at an offset. `listed` has the rows of `share_partitions` at the offset's version.
+
+        `shards` is `operator.shards`. A checkpoint with another number is discarded before the query starts.
+        """
+        knowledge = cls(offset, shards)
         knowledge.gone = {topic_id: {} for topic_id in offset.gone}
         waiting = set(offset.waiting)
         for row in listed:

@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from sharegroup.config import JobConfig
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
 #: A key of a commit's info. Its value has the newest batch in each of the query's other tables at that time, by table.
 COMMITTED = "committed"
+
+SHUFFLE_PARTITIONS, OPERATOR_SHARDS = "shuffle.partitions", "operator.shards"
+#: A value of `shuffle.partitions`: the number of the checkpoint.
+_ANY = 0
 
 
 class StaleCheckpointError(ShareGroupError):
@@ -27,19 +32,29 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
-        shuffle_partitions: the number of shuffle partitions that the state is stored in; None before the first batch.
         committed: by table, the newest batch of the query that the table had when the checkpoint was last used.
+        pinned: the configured numbers that the operator's state is divided by, by key of the job's config
+            (`shuffle.partitions`, `operator.shards`). It is empty before the first batch.
     """
 
     path: str
     query_id: str
     newest_batch: int
-    shuffle_partitions: int | None = None
     committed: Mapping[str, int] = MappingProxyType({})
+    pinned: Mapping[str, int] = MappingProxyType({})
 
-    def has_other_partitions(self, wanted: int) -> bool:
-        """Return whether the state has another number of shuffle partitions than `wanted`; 0 accepts any number."""
-        return wanted > 0 and self.shuffle_partitions not in (None, wanted)
+    def changed_settings(self, config: JobConfig) -> list[str]:
+        """Return the pinned numbers that differ from the config, as "key (number in the checkpoint, in the config)".
+
+        A query must not continue from such a checkpoint. Spark would keep the pinned number of shuffle partitions. With
+        other shards, a planned batch would run with requests at shards that do not have their share-partitions.
+        """
+        configured = {SHUFFLE_PARTITIONS: config.shuffle_partitions, OPERATOR_SHARDS: config.operator_shards}
+        return [
+            f"{key} ({number} in the checkpoint, {configured[key]} in the configuration)"
+            for key, number in sorted(self.pinned.items())
+            if configured[key] not in (number, _ANY)
+        ]
 
 
 def reject_stale_checkpoint(

@@ -50,9 +50,10 @@ class LogOffsetsPlanner:
     def __init__(self, tables: SourceTables, logs: Logs, configs: GroupConfigSource, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
         self._tables, self._queries = tables, LogOffsetQueries(logs, topics)
-        self._table_changes = TableChanges(tables, configs, settings.shards)
+        self._table_changes = TableChanges(tables, configs)
         self._log_changes = LogChanges(topics, self._queries, settings.poll_ms, settings.idle_poll_ms)
         self._stopped = StoppedGroups()
+        self._shards = settings.shards
         self._known: SourceState | None = None
 
     def next_offset(
@@ -69,7 +70,7 @@ class LogOffsetsPlanner:
         if known is None or known.offset != before:
             version = before.partitions_version
             listed = () if version == NOTHING_READ else self._tables.share_partitions(version)
-            known = SourceState.resume(before, listed)
+            known = SourceState.resume(before, listed, self._shards)
         after = self._poll(SourcePoll(known, handover, requested, now_ms), safe_ms)
         known.offset = before if after is None else after
         self._known = known
@@ -85,7 +86,7 @@ class LogOffsetsPlanner:
         _add_logs(poll, moved)
         position = replace(
             before,
-            shards=known.managed.shards,
+            shards=self._shards,
             partitions_version=version,
             state_version=before.state_version if state_version is None else state_version,
             waiting=tuple(sorted(map(waiting_key, known.listing.manageable_rows(known.waiting)))),

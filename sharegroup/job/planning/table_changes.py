@@ -1,6 +1,5 @@
 """The part of a source poll that reads the tables: changed rows of `share_partitions`, and configs."""
 
-from sharegroup.job.knowledge.managed_shards import ManagedShards
 from sharegroup.job.planning.source_poll import SourcePoll
 from sharegroup.job.planning.source_tables import GroupConfigSource, SourceTables
 from sharegroup.storage.following.share_partition_row import SharePartitionChanges
@@ -8,10 +7,10 @@ from sharegroup.storage.schemas import SHARE_PARTITIONS
 
 
 class TableChanges:
-    """Applies changes of the tables to the source's state. `shards` is `operator.shards`."""
+    """Applies changes of the tables to the source's state."""
 
-    def __init__(self, tables: SourceTables, configs: GroupConfigSource, shards: int) -> None:
-        self._tables, self._configs, self._shards = tables, configs, shards
+    def __init__(self, tables: SourceTables, configs: GroupConfigSource) -> None:
+        self._tables, self._configs = tables, configs
 
     def poll(self, poll: SourcePoll) -> int:
         """Apply the changes; return the version of `share_partitions` that was read.
@@ -20,7 +19,6 @@ class TableChanges:
         table is read. They are therefore not older than any `configure` request that earlier batches have read.
         """
         known = poll.known
-        self._reshard(poll)
         version = self._tables.newest_version(SHARE_PARTITIONS.name)
         before = known.offset.partitions_version
         is_fresh = version != before or bool(poll.pending or known.waiting) or known.configs.is_unread
@@ -32,15 +30,6 @@ class TableChanges:
             configs = self._configs.in_force(poll.now_ms, fresh=True)
         poll.reconfigured.update(known.configure(configs))
         return version
-
-    def _reshard(self, poll: SourcePoll) -> None:
-        """If the number of shards has changed, unload all share-partitions, and load them at their new keys."""
-        managed = poll.known.managed
-        if managed.shards == self._shards:
-            return
-        poll.batch.add_unload(managed, managed.keys())
-        poll.known.managed = ManagedShards(self._shards)
-        poll.pending.update((row.key, row) for row in poll.known.listing.manageable_rows(managed.keys()))
 
 
 def _apply_rows(poll: SourcePoll, changes: SharePartitionChanges) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sharegroup.job.lead.checkpoint_mark import MARK, MarkFile
-from sharegroup.job.lead.stale_checkpoint import Checkpoint
+from sharegroup.job.lead.stale_checkpoint import OPERATOR_SHARDS, SHUFFLE_PARTITIONS, Checkpoint
 
 #: Spark's file with the query's id; Spark creates it if it does not exist.
 _METADATA = "metadata"
@@ -42,8 +42,8 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
         return Checkpoint(checkpoint, query_id, newest)
     _, entry = _located(spark, f"{checkpoint}/{_OFFSETS}/{newest}")
     mark = MarkFile(checkpoint).read()
-    pinned = _pinned_partitions(_text(spark, file_system, entry))
-    return Checkpoint(checkpoint, query_id, newest, pinned, mark.committed if mark else {})
+    pinned = _pinned(_text(spark, file_system, entry))
+    return Checkpoint(checkpoint, query_id, newest, mark.committed if mark else {}, pinned)
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
@@ -95,11 +95,21 @@ def _text(spark: SparkSession, file_system: Any, path: Any) -> str:
         stream.close()
 
 
-def _pinned_partitions(entry: str) -> int | None:
-    """Return the number of shuffle partitions in an entry of the offset log; None if it has none.
+def _pinned(entry: str) -> dict[str, int]:
+    """Return `Checkpoint.pinned` from an entry of the offset log.
 
-    The lines of an entry are a version, the batch's metadata as JSON, and the offset of each source.
+    The lines of an entry are a version, the batch's metadata as JSON, and the offset of each source. The offset of the
+    source `kafka_log_offsets` contains the number of shards.
     """
-    lines = entry.splitlines()
-    pinned = json.loads(lines[1]).get("conf", {}).get(_SHUFFLE_PARTITIONS) if len(lines) > 1 else None
-    return None if pinned is None else int(pinned)
+    objects = [_json_object(line) for line in entry.splitlines()]
+    metadata = objects[1] if len(objects) > 1 else {}
+    shards = [number for offset in objects[2:] if isinstance(number := offset.get("shards"), int)]
+    shuffle_partitions = int(metadata.get("conf", {}).get(_SHUFFLE_PARTITIONS, 0))
+    found = {SHUFFLE_PARTITIONS: shuffle_partitions, OPERATOR_SHARDS: max(shards, default=0)}
+    return {key: number for key, number in found.items() if number}
+
+
+def _json_object(line: str) -> dict[str, Any]:
+    """Return the object in a line; an empty one if the line has no JSON object."""
+    value = json.loads(line) if line.startswith("{") else {}
+    return dict(value)

@@ -125,7 +125,7 @@ class JobQuery:
         if is_void:
             self._discard_void_checkpoint()
         if checkpoint is not None:
-            self._discard_if_other_partitions(checkpoint)
+            self._discard_if_settings_changed(checkpoint)
         # The start is recorded before Spark plans a batch. A checkpoint with a batch but without a recorded start would
         # be rejected as stale.
         self._steps.query_id = begin_checkpoint(self._spark, path)
@@ -165,18 +165,17 @@ class JobQuery:
         )
         discard_checkpoint(self._spark, self._checkpoint_path)
 
-    def _discard_if_other_partitions(self, checkpoint: Checkpoint) -> None:
-        """Discard a checkpoint with another number of shuffle partitions than the configured one.
+    def _discard_if_settings_changed(self, checkpoint: Checkpoint) -> None:
+        """Discard a checkpoint whose state is divided by other numbers than the configured ones.
 
-        Only a new checkpoint can have the configured number. No other job uses the old one, because this query is the
-        leader by now. The tables have its whole content.
+        No other job uses the checkpoint, because this query is the leader by now. The tables have its whole content.
         """
-        configured = self._config.job.shuffle_partitions
-        if checkpoint.has_other_partitions(configured):
+        changed = checkpoint.changed_settings(self._config.job)
+        if changed:
             logger.warning(
-                "query %(query)s: the checkpoint has %(count)d shuffle partitions, but shuffle.partitions is "
-                "%(configured)d; the checkpoint is discarded, and the query is rebuilt from the tables",
-                LogFields(query=self.name, count=checkpoint.shuffle_partitions, configured=configured),
+                "query %(query)s: changed configuration: %(detail)s; the checkpoint is discarded, and the query is "
+                "rebuilt from the tables",
+                LogFields(query=self.name, detail=", ".join(changed)),
             )
             discard_checkpoint(self._spark, checkpoint.path)
 

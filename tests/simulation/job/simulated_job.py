@@ -12,7 +12,7 @@ from typing import Any
 from sharegroup.config import Config
 from sharegroup.errors import FencedLeaderError
 from sharegroup.job.lead.job_lead import CHECK_INTERVAL_S, JobLead
-from sharegroup.job.lead.stale_checkpoint import Checkpoint
+from sharegroup.job.lead.stale_checkpoint import OPERATOR_SHARDS, Checkpoint
 from sharegroup.spark.job.supervisor import Supervisor
 from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from tests.simulation.checkpoint_folder import CheckpointFolder
@@ -208,7 +208,9 @@ class SimulatedJob:
         if not folder.query_id or self._is_void(name):
             return None
         newest = len(folder.offsets) - 1
-        return Checkpoint(checkpoint_path(name), folder.query_id, newest, committed=folder.committed)
+        log = folder.offsets[-1].log if folder.offsets else {}
+        pinned = {OPERATOR_SHARDS: log["shards"]} if "shards" in log else {}
+        return Checkpoint(checkpoint_path(name), folder.query_id, newest, folder.committed, pinned)
 
     def _is_void(self, name: str) -> bool:
         """Return whether the checkpoint is void, as `job_query.JobQuery.start` determines it."""
@@ -268,9 +270,10 @@ class SimulatedJob:
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
-        parts.run.become_leader(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
+        checkpoint = self.checkpoint(name)
+        parts.run.become_leader(epoch, checkpoint, lambda id_: job_adapter.last_leader_epoch(tables, id_))
         folder = self.checkpoints[name]
-        if self._is_void(name):
+        if self._is_void(name) or (checkpoint is not None and checkpoint.changed_settings(self.config.job)):
             self._drop_checkpoint(name)
         self._have_lost_commits.discard(name)
         if not folder.query_id:

@@ -20,6 +20,7 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.job.commit import commit_steps
 from sharegroup.job.commit.current_rows import CurrentRows
 from sharegroup.job.knowledge.known_configs import KnownConfigs
+from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.storage.writing.versioned_table import Row, Write
 from sharegroup.types import Cause
@@ -161,6 +162,11 @@ def repeated_batches_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(commit_steps, "reject_other_effects", lambda *_: None)
 
 
+def checkpoints_of_other_shards_are_continued(patch: pytest.MonkeyPatch) -> None:
+    """A job with another number of shards continues from its checkpoint."""
+    patch.setattr(Checkpoint, "changed_settings", lambda *_: [])
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -233,6 +239,14 @@ def test_a_planted_defect_of_repeated_batches_is_found(fault: str, monkeypatch: 
 @pytest.mark.parametrize("fault", ["requests_trimmed", "snapshot_rules"])
 def test_repeated_batches_without_a_defect_are_clean(fault: str) -> None:
     assert [run(seed, 1.0, (fault,)).violations for seed in range(3)] == [()] * 3
+
+
+@pytest.mark.parametrize("is_planted", [True, False])
+def test_a_planted_defect_of_shards_is_found(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_planted:
+        checkpoints_of_other_shards_are_continued(monkeypatch)
+    found = {violation.rule for seed in (11, 14) for violation in run(seed, 1.0, ("reshard", "crash")).violations}
+    assert found == ({"everything is delivered"} if is_planted else set())
 
 
 def test_without_a_defect_nothing_is_found() -> None:
