@@ -224,10 +224,8 @@ class Requests:
         self._core.metrics.fetch_answered(
             now_ms - sent_ms, response.throttle_time_ms, answer.size, answer.records, now_ms
         )
-        if answer.problem is not None or any(part.code for part in answer.partitions):
-            await self._back_off(node.node_id)
-        else:
-            self._failures.pop(node.node_id, None)
+        has_errors = node.has_retries or any(part.code for part in answer.partitions)
+        await self._finish_request(node, has_failed=has_errors or answer.problem is not None)
 
     async def _check_modes(self, node: ShareNode, request: Any) -> None:
         if await self._cluster.version_at(node.node_id, request) < MODES_VERSION:
@@ -238,14 +236,19 @@ class Requests:
         if request is not None:
             response = await self._cluster.ask_leader(node.node_id, request, ShareAcknowledgeResponse)
             problem = node.on_acknowledge(response, self._clock.now_ms())
-            if problem is not None or node.has_pending:
-                await self._back_off(node.node_id)
+            await self._finish_request(node, has_failed=problem is not None or node.has_retries)
 
     async def _end_session(self, node: ShareNode) -> None:
         try:
             await self._acknowledge(node, is_final=True)
         except (UpstreamUnavailableError, RequestError) as error:
             node.on_lost(str(error))
+
+    async def _finish_request(self, node: ShareNode, has_failed: bool) -> None:
+        if has_failed:
+            await self._back_off(node.node_id)
+        else:
+            self._failures.pop(node.node_id, None)
 
     async def _back_off(self, node_id: int) -> None:
         """Sleep, so that the next request to the node is delayed.

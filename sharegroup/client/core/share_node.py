@@ -80,11 +80,13 @@ class ShareNode:
         results: results of acknowledgements, until the caller removes them.
         session: a counter that identifies the current session. It increases when a session ends.
         has_backlog: whether the last fetch response indicates that the server has more records.
+        has_retries: whether the last response had retriable errors, so that acknowledgements were queued again.
     """
 
     def __init__(self, node_id: int, group_id: str, member_id: str) -> None:
         self.node_id, self._group_id, self._member_id = node_id, group_id, member_id
-        self.epoch, self.session, self.has_backlog = NEW_EPOCH, 0, False
+        self.epoch, self.session = NEW_EPOCH, 0
+        self.has_backlog = self.has_retries = False
         self.partitions: dict[TopicIdPartition, None] = {}
         self.results: list[AcknowledgeResult] = []
         self._pending: dict[TopicIdPartition, Acknowledgements] = {}
@@ -267,6 +269,7 @@ class ShareNode:
     def _finish(self, errors: _Errors, now_ms: int, lock_timeout_ms: int) -> None:
         """Create the results of the acknowledgements that were sent. After a retriable error, queue them again."""
         sent, self._sent = self._sent, {}
+        self.has_retries = False
         for source, acknowledged in sent.items():
             number, message = errors.get(
                 source, (ErrorCode.INVALID_RECORD_STATE, "the response does not contain the partition")
@@ -276,12 +279,14 @@ class ShareNode:
                 newer = self._pending.get(source)
                 again = acknowledged.followed_by(newer) if newer else acknowledged
                 self._pending[source] = again._replace(deadline_ms=acknowledged.deadline_ms)
+                self.has_retries = True
                 continue
             error = RequestError(code, message or "") if number else None
             self.results.append(AcknowledgeResult(source, acknowledged.types, error, lock_timeout_ms))
 
     def _fail(self, error: RequestError) -> None:
         sent, self._sent = self._sent, {}
+        self.has_retries = False
         self.results += [AcknowledgeResult(one.source, one.types, error) for one in sent.values()]
 
     def _reset(self) -> None:

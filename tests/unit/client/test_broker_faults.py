@@ -23,6 +23,7 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginReject
 from sharegroup.protocol.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
+    ShareAcknowledgeRequest,
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
@@ -141,6 +142,24 @@ def test_commit_ends_after_its_timeout_and_the_callback_gets_the_result() -> Non
         assert results == [None]
 
     play(story)
+
+
+def test_acknowledgement_queued_during_another_is_sent_without_a_pause() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        consumer.begin_handling()
+        records = [await one_record(consumer), await one_record(consumer)]
+        await settle()
+        for record in records:
+            consumer.acknowledge(record)
+            cluster.answers.clear()
+            consumer.commit_async()
+            consumer.send_without_poll(is_last=False)
+            await settle()
+        cluster.answers.set()
+        assert list((await consumer.commit_sync(PATIENCE_S)).values()) == [None]
+        assert len(cluster.requests(ShareAcknowledgeRequest)) == 2
+
+    play(story, retry_backoff_ms=1_000 * PATIENCE_S, retry_backoff_max_ms=1_000 * PATIENCE_S)
 
 
 def test_wakeup_ends_a_commit_that_waits() -> None:

@@ -229,10 +229,11 @@ def test_passing_error_is_retried_until_the_deadline() -> None:
     node.add(ZERO, {5: ACCEPT}, DEADLINE_MS)
     node.acknowledge()
     node.on_acknowledge(acknowledged(ZERO, code=ErrorCode.COORDINATOR_NOT_AVAILABLE), DEADLINE_MS - 1)
-    assert (errors(node), node.has_pending) == ([], True)
+    assert (errors(node), node.has_pending, node.has_retries) == ([], True, True)
     node.acknowledge()
     node.on_acknowledge(acknowledged(ZERO, code=ErrorCode.COORDINATOR_NOT_AVAILABLE), DEADLINE_MS)
     assert (errors(node), node.has_pending) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], False)
+    assert not node.has_retries
 
 
 def test_moved_leader_is_not_retried_because_the_locks_are_gone() -> None:
