@@ -252,6 +252,7 @@ class ShareNode:
 
         After an error, the acknowledgements that the request contained fail.
         """
+        self.has_retries = False
         if not response.error_code:
             self._advance()
             return None
@@ -269,7 +270,6 @@ class ShareNode:
     def _finish(self, errors: _Errors, now_ms: int, lock_timeout_ms: int) -> None:
         """Create the results of the acknowledgements that were sent. After a retriable error, queue them again."""
         sent, self._sent = self._sent, {}
-        self.has_retries = False
         for source, acknowledged in sent.items():
             number, message = errors.get(
                 source, (ErrorCode.INVALID_RECORD_STATE, "the response does not contain the partition")
@@ -286,7 +286,6 @@ class ShareNode:
 
     def _fail(self, error: RequestError) -> None:
         sent, self._sent = self._sent, {}
-        self.has_retries = False
         self.results += [AcknowledgeResult(one.source, one.types, error) for one in sent.values()]
 
     def _reset(self) -> None:

@@ -49,7 +49,7 @@ class SourceOffset:
 
     Attributes:
         seq: the number of the offset; the next one is higher by 1.
-        shards: `operator.shards` when the offset was made.
+        shards: `operator.shards` when the offset was made. A start with another number discards the checkpoint.
         partitions_version: the version of `share_partitions` that was read.
         state_version: the version of `share_group_state` from which the rows' states are read.
         waiting: the rows of `share_partitions` that are not managed yet, each by the name that `waiting_key` returns.
