@@ -5,9 +5,10 @@ the same error that the job would return.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange
 
 _TYPES = frozenset(AcknowledgeType)
 
@@ -54,6 +55,26 @@ def split_unused(
     release = (int(AcknowledgeType.RELEASE),)
     unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]
     return unused, [batch for batch in batches if batch.acknowledge_types != UNUSED] if unused else batches
+
+
+def split_released(
+    batches: Sequence[AcknowledgementBatch],
+) -> tuple[list[OffsetRange], Sequence[AcknowledgementBatch]]:
+    """Return (released offsets, acknowledgements of all other offsets), both in the order of `batches`."""
+    if not any(AcknowledgeType.RELEASE in batch.acknowledge_types for batch in batches):
+        return [], batches
+    released: list[OffsetRange] = []
+    others: list[AcknowledgementBatch] = []
+    for first, last, types in batches:
+        for _, group in groupby(types, key=AcknowledgeType.RELEASE.__eq__):
+            run = tuple(group)
+            run_last = last if len(types) == 1 else first + len(run) - 1
+            if run[0] == AcknowledgeType.RELEASE:
+                released.append(OffsetRange(first, run_last))
+            else:
+                others.append(AcknowledgementBatch(first, run_last, run))
+            first = run_last + 1
+    return released, others
 
 
 def check_renewing_fetch(

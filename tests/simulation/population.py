@@ -10,8 +10,10 @@ from tests.simulation.gateway.gateway_fleet import GatewayFleet
 from tests.simulation.members.row_member import Habits, RowMember
 from tests.simulation.spark.spark_fleet import GOOD, SparkFleet
 from tests.simulation.spark.spark_member import SparkMember
+from tests.simulation.wire.wire_habits import HABITS
+from tests.simulation.wire.wire_member import GOOD as WELL_BEHAVED
 from tests.simulation.wire.wire_member import WireMember
-from tests.simulation.world import World
+from tests.simulation.world import RESERVATIONS, World
 
 AnyMember = RowMember | SparkMember | WireMember
 _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
@@ -167,13 +169,37 @@ class Group:
             self._admin.delete_group()
 
 
+class ReleasingGroup:
+    """A group of three consumers that release half of their records, in the runs with reservations."""
+
+    group_id = "releasing"
+
+    def __init__(self, fleet: GatewayFleet, topics: tuple[str, ...]) -> None:
+        self._fleet, self._topics = fleet, topics
+        self._members = [
+            fleet.member_with(f"{self.group_id}-{number}", self.group_id, topics, HABITS["returning"])
+            for number in (1, 2, 3)
+        ]
+
+    def start(self) -> None:
+        """Let the members join."""
+        for member in self._members:
+            member.start()
+
+    def calm_down(self) -> None:
+        """Let all members leave, and start a good member that stays."""
+        for member in self._members:
+            member.leave()
+        self._fleet.member_with(f"{self.group_id}-good", self.group_id, self._topics, WELL_BEHAVED).start()
+
+
 class Population:
     """All groups. New ones start until the run is calm."""
 
     def __init__(self, world: World, topics: tuple[str, ...], fleet: GatewayFleet | None, spark: SparkFleet) -> None:
         self._world, self._topics, self._fleet, self._spark = world, topics, fleet, spark
         self._random = world.random("population")
-        self.groups: list[Group] = []
+        self.groups: list[Group | ReleasingGroup] = []
 
     def start(self) -> None:
         """Start the first groups."""
@@ -182,6 +208,9 @@ class Population:
         for visits_ms in self._random.choice(((), (), (0,), (60_000,), (60_000, 120_000))):
             delay_ms = self._random.uniform(60_000, max(61_000, self._world.calm_ms - self._world.clock.now_ms))
             self._world.clock.after(delay_ms, functools.partial(self._new, visits_ms))
+        if self._fleet is not None and RESERVATIONS in self._world.faults:
+            self.groups.append(releasing := ReleasingGroup(self._fleet, self._topics))
+            releasing.start()
         self._world.clock.at(self._world.calm_ms + 1, self._calm_down)
 
     def _new(self, visits_ms: int = 0) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from sharegroup.job.clock.unread_requests import MAX_LINGER_MS, NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.protocol.rows.probe import PROBE
-from sharegroup.protocol.rows.reservation_requests import AssignRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, OffsetRange, WaitsFor
 
 LINGER_MS, NOW_MS = 700, 1_000
 RULES = LingerRules(4, LINGER_MS)
@@ -36,6 +36,14 @@ ASSIGNED = AssignRequest(
     ranges=(OffsetRange(0, 9),),
     requester="gateway",
     reservation_epoch=1,
+    lock_duration_ms=30_000,
+    valid_until_ms=0,
+).encode()
+REASSIGNED = ReassignRequest(
+    *NAMED,
+    acquired=(AcquiredRange(0, 9, 1),),
+    to_member_id="m2",
+    requester="gateway",
     lock_duration_ms=30_000,
     valid_until_ms=0,
 ).encode()
@@ -67,6 +75,7 @@ def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NO_DEMANDS, rules
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NO_DEMANDS, LINGER_MS),
         (acknowledge(AcknowledgeType.RENEW, is_renew_ack=True), {THEIR_SHARD: RECORDS}, 0),
         (ASSIGNED, {THEIR_SHARD: ROOM}, LINGER_MS),
+        (REASSIGNED, {THEIR_SHARD: RECORDS}, LINGER_MS),
         (ANSWERED, NO_DEMANDS, 0),
         (LINGERING, NO_DEMANDS, 300),
         (LINGERING, {THEIR_SHARD: RECORDS, ANOTHER: ROOM}, 300),

@@ -2,7 +2,7 @@
 
 ::
 
-      AVAILABLE --+--> ACQUIRED      fetch, reserve
+      AVAILABLE --+--> ACQUIRED      fetch, reserve; assign (**)
                   +--> AVAILABLE     unacquire (*)
                   +--> ARCHIVED      log_truncated, reset, topic_deleted
 
@@ -14,6 +14,7 @@
                                      log_truncated, reset, topic_deleted
 
 (*) The lock expired before the records were sent to the member, so the delivery count goes down by one.
+(**) A member has released the records, and its gateway assigns them to a waiting member.
 
 A *reserved* record is ACQUIRED with delivery count 0: a gateway holds it for its members (`reservation`). Only the
 causes reserve, assign and unreserve apply to a reserved record. It also leaves the window when the log is truncated,
@@ -35,7 +36,7 @@ ARCHIVED: Final = RecordState.ARCHIVED
 
 #: For each pair (old state, new state), the causes that allow this transition. Every other transition is illegal.
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
-    (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH, Cause.RESERVE}),
+    (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH, Cause.RESERVE, Cause.ASSIGN}),
     (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED}),
     (AVAILABLE, AVAILABLE): frozenset({Cause.UNACQUIRE}),
     (ACQUIRED, ACQUIRED): frozenset({Cause.RENEW, Cause.RESERVE, Cause.ASSIGN}),

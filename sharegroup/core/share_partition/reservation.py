@@ -150,6 +150,18 @@ def unreserve_ranges(
     return tuple(transitions)
 
 
+def reassign_ranges(released: Iterable[Transition], member_id: str, deadline_ms: int) -> tuple[Transition, ...]:
+    """Return the transitions that deliver records to a member which another member has just released.
+
+    `released` are the transitions of the release, which must be applied first.
+    """
+    transitions: list[Transition] = []
+    for first, last, _, _, _, _, count, _ in released:
+        delivery = Transition(first, last, AVAILABLE, ACQUIRED, Cause.ASSIGN, member_id, count + 1, deadline_ms)
+        append_fused(transitions, delivery)
+    return tuple(transitions)
+
+
 def _overlaps(first: int, last: int, ranges: Iterable[OffsetRange]) -> Iterator[tuple[int, int]]:
     """Yield the parts of first..last that lie in `ranges`, each once and in offset order."""
     done = first - 1

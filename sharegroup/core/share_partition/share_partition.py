@@ -8,10 +8,10 @@ Records from the end offset on have not been acquired yet. The window between th
 so every cost depends on the number of ranges, not on the number of records.
 
 Handlers and replay. A handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `reserve`, `assign`,
-`unreserve`, `expire`, `move_log_start`, `move_log_end`, `reset`) reads the state and returns an `Outcome`. It changes
-nothing, even if it rejects a request with a RequestError. `replay(outcome)` is the only mutator. It needs neither a
-clock nor a configuration, because the transitions contain the resulting deadlines and states. A restart is therefore a
-load or restore, followed by replays.
+`reassign`, `unreserve`, `expire`, `move_log_start`, `move_log_end`, `reset`) reads the state and returns an `Outcome`.
+It changes nothing, even if it rejects a request with a RequestError. `replay(outcome)` is the only mutator. It needs
+neither a clock nor a configuration, because the transitions contain the resulting deadlines and states. A restart is
+therefore a load or restore, followed by replays.
 
 Start offset. `replay` moves the start offset in the same step as the transition that finishes the head of the window.
 It moves over terminal (finished) records, up to the first record that is not terminal. A fetch and a RENEW never move
@@ -74,6 +74,7 @@ from sharegroup.core.share_partition.reservation import (
     assign_ranges,
     find_reservers,
     iter_reserved,
+    reassign_ranges,
     reserve_ranges,
     unreserve_ranges,
 )
@@ -439,6 +440,13 @@ class SharePartition:
             self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms
         )
         return Outcome(transitions)
+
+    def reassign(self, released: Iterable[Transition], member_id: str, deadline_ms: int) -> Outcome:
+        """Deliver records to `member_id` that another member has released. Their locks end at `deadline_ms`.
+
+        `released` are the transitions of the release, which must have been replayed.
+        """
+        return Outcome(reassign_ranges(released, member_id, deadline_ms))
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> Outcome:
         """End the reservation of `ranges`. If `ranges` is None, all reservations of `reserver` (a `reserver_id`) end.

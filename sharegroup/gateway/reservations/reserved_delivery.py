@@ -28,6 +28,7 @@ from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import Connections, TailReader
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
+from sharegroup.gateway.reservations.reassignments import Reassignments
 from sharegroup.gateway.reservations.reserved_partition import ReservedPartition
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -77,7 +78,11 @@ class ReservedDelivery:
         self._counts = sessions.delivery_counts
         self._epochs = itertools.count(1)
         self._is_closed = False
+        self._reassignments = Reassignments(
+            job, leases, group_configs, self._counts, self._waiting_for, self._on_served
+        )
         sessions.on_wait, sessions.on_acquired = self.on_wait, self._on_acquired
+        sessions.on_release = self._reassignments.reassign
         leases.on_end = self._on_lease_end
         job.on_broadcast(self._on_broadcast)
         job.on_wanted(self._on_wanted)
@@ -157,6 +162,7 @@ class ReservedDelivery:
 
     def _on_wanted(self, key: SharePartitionKey) -> None:
         """Return the reservation to the job, because members that this gateway does not serve wait for records."""
+        self._reassignments.on_wanted(key)
         partition = self._partitions.get(key)
         if partition is not None:
             self._give_back(partition)
@@ -381,6 +387,15 @@ class ReservedDelivery:
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
         """Return the waiting members that are certainly in the group. The ones served least recently come first."""
         return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
+
+    def _waiting_for(self, key: SharePartitionKey) -> list[MemberPartition]:
+        partition = self._partitions.get(key)
+        return [] if partition is None else self._waiting(partition, self._job.now_ms())
+
+    def _on_served(self, member: MemberPartition) -> None:
+        """Let other members be served first after `member`."""
+        if (partition := self._partitions.get(member.key)) is not None:
+            partition.members.pop(member, None)
 
     def _lease(self, member: MemberPartition) -> Lease:
         return self._leases.get(member.key.group_id, member.client_member_id)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
@@ -22,9 +23,10 @@ from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.log_fields import LogFields
 from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
-from sharegroup.protocol.acknowledge_rules import check_batches
+from sharegroup.protocol.acknowledge_rules import check_batches, split_released
+from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
-from sharegroup.protocol.rows.reservation_requests import AssignRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_partition_requests import (
     MAX_RANGES_PER_ROW,
@@ -56,6 +58,9 @@ MIN_LOCK_LEFT_MS = 2_000
 _LOCK_DIVISOR = 4
 
 AckResult = tuple[int, str | None]
+ReleaseHandler = Callable[
+    ["MemberPartition", Sequence[AcquiredRange], int], Sequence[tuple[ReassignRequest, asyncio.Task[int]]]
+]
 NOT_HELD: AckResult = (
     int(ErrorCode.INVALID_RECORD_STATE), "the member does not hold these records, or their locks have expired"
 )  # fmt: skip
@@ -98,6 +103,9 @@ class MemberPartition:
         self._last_id, self.rounds = "", 0
         #: Called when a fetch of the client waits for records. None if this gateway does not reserve records.
         self.on_wait: Callable[[MemberPartition], None] | None = None
+        #: Called with records that the member releases, and the time until which the release is certain. Returns the
+        #: rows that pass records on to waiting members, each with a task whose result is the append time.
+        self.on_release: ReleaseHandler = lambda member, released, valid_until_ms: ()
         #: Called with the share-partition and the number of records that a micro-batch acquired for the member.
         self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
 
@@ -144,6 +152,23 @@ class MemberPartition:
             reservation_epoch=epoch,
             lock_duration_ms=lock_duration_ms,
             valid_until_ms=valid_until_ms,
+        )
+
+    def reassignment(
+        self, acquired: Sequence[AcquiredRange], receiver: MemberPartition, lock_duration_ms: int, valid_until_ms: int
+    ) -> ReassignRequest:
+        """Return a row that releases records of this member and delivers them to another one.
+
+        The row has no effect if it is appended after `valid_until_ms`.
+        """
+        return ReassignRequest(
+            *self._row_header(),
+            acquired=tuple(acquired),
+            to_member_id=receiver.member_id,
+            requester=self._job.reply_to,
+            lock_duration_ms=lock_duration_ms,
+            valid_until_ms=valid_until_ms,
+            to_incarnation_id=receiver._incarnation_id,
         )
 
     def add_assigned(self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool) -> None:
@@ -391,7 +416,11 @@ class MemberPartition:
         )
         outcomes: list[Awaitable[AckResult]] = []
         reply_to = "" if is_early else self._job.reply_to
-        for row in self._acknowledgements(batches, held.ranges, held.deadline_ms, is_renew_ack, reply_to):
+        if is_early:
+            batches, reassigned = self._reassign_released(batches, held, lease, now_ms)
+            outcomes += reassigned
+        rows = self._acknowledgements(batches, held.ranges, held.deadline_ms, is_renew_ack, reply_to) if batches else ()
+        for row in rows:
             if not is_early:
                 outcomes.append(self._answer_by_job(row, self._job.ask(row)))
             else:
@@ -404,6 +433,24 @@ class MemberPartition:
         if not is_renew_ack and self.holdings.are_all_acknowledged:
             self.read_ahead.credit.record_all_acknowledged(now_ms)
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
+
+    def _reassign_released(
+        self, batches: Sequence[AcknowledgementBatch], held: AcknowledgedRanges, lease: Lease, now_ms: int
+    ) -> tuple[Sequence[AcknowledgementBatch], list[Awaitable[AckResult]]]:
+        """Pass released records on to waiting members. Return the other acknowledgements, and the results of these."""
+        released, others = split_released(batches)
+        found = self.holdings.find_acknowledged(_releases(released), now_ms) if released else None
+        if found is None:
+            return batches, []
+        valid_until_ms = min(held.deadline_ms, lease.deadline_ms - 1)
+        rest = RangeMap((first, last, None) for first, last in released)
+        outcomes: list[Awaitable[AckResult]] = []
+        for row, delivery in self.on_release(self, found.ranges, valid_until_ms):
+            self.holdings.record_request(_releases(row.acquired), row.id)
+            outcomes.append(self._answer_reassigned(row, delivery, lease))
+            for first, last, _ in row.acquired:
+                rest.discard(first, last)
+        return sorted([*others, *_releases(rest)]), outcomes
 
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
         """Return to the job the records that the member was sent but did not use. The result is (error code, message).
@@ -459,6 +506,21 @@ class MemberPartition:
         self.holdings.apply_accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
+    async def _answer_reassigned(self, row: ReassignRequest, delivery: asyncio.Task[int], lease: Lease) -> AckResult:
+        try:
+            append_ms = await asyncio.shield(delivery)
+        except JobUnavailableError as error:
+            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
+        if append_ms > row.valid_until_ms:  # the row has no effect
+            batches = _releases(row.acquired)
+            (release,) = self._acknowledgements(batches, row.acquired, reply_to=self._job.reply_to)
+            self.holdings.record_request(batches, release.id)
+            return await self._answer_by_job(release, self._job.ask(release))
+        if append_ms < 0 or not lease.is_valid_at(append_ms):  # the job may have accepted it or not
+            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the outcome of the release is unknown"
+        self.holdings.apply_accepted(_releases(row.acquired), row.id)
+        return int(ErrorCode.NONE), None
+
     async def _answer_by_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
         try:
             answer = await answered
@@ -486,6 +548,11 @@ async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
     """Wait for all outcomes. Return the first error, or success if there is no error."""
     found = await asyncio.gather(*outcomes)
     return next((outcome for outcome in found if outcome[0]), found[0])
+
+
+def _releases(ranges: Iterable[Sequence[Any]]) -> list[AcknowledgementBatch]:
+    """Return batches that release `ranges`. A range may have fields after its two offsets."""
+    return [AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, *_ in ranges]
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:

@@ -176,6 +176,12 @@ class MemberSession:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
+    def begin_waits(self, keys: Iterable[TopicIdPartition], now_ms: int) -> None:
+        """Record that the fetch waits for records of those partitions whose buffers are empty."""
+        for key in keys:
+            if key in self.session.partitions and key in self._partitions:
+                self.must_wait_for(key, now_ms)
+
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Return whether the buffer of a partition is empty. If so, record that the fetch waits for its records."""
         buffer = self.get_partition(key).read_ahead

@@ -22,7 +22,7 @@ from sharegroup.gateway.records.log_reader import LogReader
 from sharegroup.gateway.sessions.credit import PART_OF_LOCK
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
-from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.member_partition import MemberPartition, ReleaseHandler
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -88,6 +88,8 @@ class MemberSessions:
         self.on_wait: Callable[[MemberPartition], None] | None = None
         #: Called with the share-partition and the number of records that a micro-batch acquired for a member.
         self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
+        #: Called with records that a member releases; see `MemberPartition.on_release`.
+        self.on_release: ReleaseHandler | None = None
         self.delivery_counts = DeliveryCounts()
         #: Whether this gateway has stopped delivering records.
         self.is_draining = False
@@ -310,6 +312,8 @@ class MemberSessions:
         )
         if self.on_wait is not None and not topic.has_made_id:
             part.on_wait, part.on_acquired = self.on_wait, self.on_acquired
+        if self.on_release is not None:
+            part.on_release = self.on_release
         return part
 
     @property

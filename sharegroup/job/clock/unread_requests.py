@@ -6,7 +6,8 @@ linger if nobody waits for its effect:
 - an acknowledgement without `reply_to` (from a gateway) or with `linger_ms` (from a `ShareConsumer`). It lingers only
   if no pending fetch at its shard waits for the records or the space that it may free;
 - a fetch with `linger_ms`, which is how long the requester still has enough records;
-- an `assign` row (a gateway assigns reserved records to a member): it frees nothing, and its records have been sent.
+- an `assign` or `reassign` row (a gateway assigns records to a member): it frees nothing, and its records have been
+  sent.
 
 The next request that may not linger is processed together with all lingering requests.
 """
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.protocol.rows.probe import PROBE_TYPE
-from sharegroup.protocol.rows.reservation_requests import ASSIGN
+from sharegroup.protocol.rows.reservation_requests import ASSIGN, REASSIGN
 from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, json_object
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
@@ -75,7 +76,7 @@ class UnreadRequests:
             return 0
         if not row.get("reply_to"):
             linger_ms = self._rules.linger_ms
-            if row.get("type") == ASSIGN:
+            if row.get("type") in (ASSIGN, REASSIGN):
                 return linger_ms
         elif row.get("type") == ACKNOWLEDGE:
             linger_ms = min(linger_ms, self._rules.linger_ms)

@@ -1,6 +1,7 @@
-"""Rows of `__share_partition_requests` with which a gateway reserves offsets and assigns them to its members.
+"""Rows of `__share_partition_requests` with which a gateway delivers records without waiting for the job.
 
-The reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when its
+It reserves offsets and assigns them to its members, and it passes released records on to other members. The
+reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when its
 reservations have ended, or may have ended without a notice. Data and checks only.
 """
 
@@ -10,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, integer, offset_ranges, text
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, acquired_ranges, integer, offset_ranges, text
 from sharegroup.protocol.rows.share_partition_row import PartitionRequest, row_header
-from sharegroup.types import OffsetRange
+from sharegroup.types import AcquiredRange, OffsetRange
 
 RESERVE = "reserve"
 ASSIGN = "assign"
 UNRESERVE = "unreserve"
+REASSIGN = "reassign"
 
 #: The maximum number of records in one reserve request.
 MAX_RESERVED_RECORDS = 5_000
@@ -82,7 +84,35 @@ class UnreserveRequest(PartitionRequest):
         return ("ranges",) if self.ranges is None else ()
 
 
-ReservationRequest = ReserveRequest | AssignRequest | UnreserveRequest
+@dataclass(frozen=True, slots=True)
+class ReassignRequest(PartitionRequest):
+    """Notice that the member has released records, and that the gateway `requester` delivers them to a waiting member.
+
+    - `acquired`: the released ranges, with the delivery counts of the member's deliveries. The new deliveries have
+      counts that are one higher.
+    - `to_member_id`: the member that receives the records. It may be the member that released them.
+    - `to_incarnation_id`: the client process of that member if it is static (KIP-345), else None.
+    - `valid_until_ms`: until this time, the locks of the records and the sessions of both members are certainly valid.
+      As with an assign row, the gateway sends the records only if the row was appended by this time, and the job
+      ignores a row that was appended later.
+    - `lock_duration_ms`: the duration of the new locks, which start at the append of the row.
+    """
+
+    type: ClassVar[str] = REASSIGN
+
+    _: KW_ONLY
+    acquired: tuple[AcquiredRange, ...]
+    to_member_id: str
+    requester: str
+    lock_duration_ms: int
+    valid_until_ms: int
+    to_incarnation_id: str | None = None
+
+    def _omitted_fields(self) -> tuple[str, ...]:
+        return ("to_incarnation_id",) if self.to_incarnation_id is None else ()
+
+
+ReservationRequest = ReserveRequest | AssignRequest | UnreserveRequest | ReassignRequest
 
 
 def _reserve(row: Mapping[str, Any]) -> ReserveRequest:
@@ -115,6 +145,18 @@ def _unreserve(row: Mapping[str, Any]) -> UnreserveRequest:
     )
 
 
+def _reassign(row: Mapping[str, Any]) -> ReassignRequest:
+    return ReassignRequest(
+        *row_header(row),
+        acquired=acquired_ranges(row, "acquired"),
+        to_member_id=text(row, "to_member_id"),
+        requester=text(row, "requester"),
+        lock_duration_ms=integer(row, "lock_duration_ms", 1, MAX_INT32),
+        valid_until_ms=integer(row, "valid_until_ms", 0, MAX_OFFSET),
+        to_incarnation_id=None if row.get("to_incarnation_id") is None else text(row, "to_incarnation_id"),
+    )
+
+
 def _epoch(row: Mapping[str, Any]) -> int:
     return integer(row, "reservation_epoch", 0, MAX_INT32)
 
@@ -123,4 +165,5 @@ DECODERS: Mapping[str, Callable[[Mapping[str, Any]], ReservationRequest]] = {
     RESERVE: _reserve,
     ASSIGN: _assign,
     UNRESERVE: _unreserve,
+    REASSIGN: _reassign,
 }

@@ -8,6 +8,7 @@ from tests.simulation.gateway.gateway_process import SimulatedGateway, Surroundi
 from tests.simulation.gateway.gateway_tables import SimulatedStoredGroups
 from tests.simulation.wire.wire_administrator import WireAdministrator
 from tests.simulation.wire.wire_client import ClientSide
+from tests.simulation.wire.wire_habits import Habit
 from tests.simulation.wire.wire_member import GOOD, WireMember
 from tests.simulation.wire.wire_witness import Witness
 from tests.simulation.world import World
@@ -63,6 +64,11 @@ class GatewayFleet:
         is_python = self._python.random() < self._python_share
         found = WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None, is_python)
         self._members.append(found)
+        return found
+
+    def member_with(self, name: str, group_id: str, topics: tuple[str, ...], habit: Habit) -> WireMember:
+        """Return a share consumer of this habit that is not started."""
+        self._members.append(found := WireMember(self._world, self.side, name, group_id, topics, habit))
         return found
 
     def administrator(self, group_id: str) -> WireAdministrator:

@@ -60,6 +60,7 @@ HABITS = {
             explicit=0.5,
         ),
         Habit("releasing", release=0.3, size=FetchSize(20, 30_000, False)),
+        Habit("returning", work_ms=(5, 100), rests_ms=(0, 0), release=0.5, size=FetchSize(5, 30_000, False)),
         Habit("rejecting", reject=0.2, release=0.1),
         Habit("renewing", work_locks=(0.3, 2.5), renew_after=0.4, explicit=0.7, size=FetchSize(20, 30_000, False)),
         Habit("forgetful", forgets=0.2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals
+from sharegroup.protocol.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals, split_released
 from sharegroup.types import AcknowledgementBatch
 
 Batches = list[tuple[int, int, tuple[int, ...]]]
@@ -65,3 +65,16 @@ def test_a_fetch_with_is_renew_ack_must_not_request_records() -> None:
         with pytest.raises(RequestError) as error:
             check_renewing_fetch(True, *wanted)
         assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("batches", "released", "others"),
+    [
+        ([], [], []),
+        ([(0, 9, (1,))], [], [(0, 9, (1,))]),
+        ([(0, 9, (2,)), (10, 10, (3,))], [(0, 9)], [(10, 10, (3,))]),
+        ([(0, 4, (1, 2, 2, 0, 3))], [(1, 2)], [(0, 0, (1,)), (3, 4, (0, 3))]),
+    ],
+)
+def test_released_offsets_are_split_off(batches: Batches, released: list[tuple[int, int]], others: Batches) -> None:
+    assert split_released(as_batches(batches)) == (released, others)

@@ -16,9 +16,11 @@ from sharegroup.protocol.rows.reservation_requests import (
     ASSIGN,
     MAX_LEASE_MS,
     MAX_RESERVED_RECORDS,
+    REASSIGN,
     RESERVE,
     UNRESERVE,
     AssignRequest,
+    ReassignRequest,
     ReserveRequest,
     UnreserveRequest,
 )
@@ -117,6 +119,10 @@ SHARE_PARTITION_ROWS = st.one_of(
         AssignRequest, *COMMON, ranges=RANGES, requester=TEXT, reservation_epoch=NUMBER,
         lock_duration_ms=st.integers(1, MAX_INT32), valid_until_ms=OFFSET,
     ),
+    st.builds(
+        ReassignRequest, *COMMON, acquired=GRANTS, to_member_id=TEXT, requester=TEXT,
+        lock_duration_ms=st.integers(1, MAX_INT32), valid_until_ms=OFFSET, to_incarnation_id=st.none() | TEXT,
+    ),
     st.builds(UnreserveRequest, *OF_NOBODY, ranges=st.none() | RANGES, requester=TEXT, reservation_epoch=NUMBER),
 )  # fmt: skip
 
@@ -209,6 +215,13 @@ VALID: dict[str, dict[str, Any]] = {
         "ranges": [[0, 9]],
         "requester": "gateway",
         "reservation_epoch": 1,
+        "lock_duration_ms": 9,
+        "valid_until_ms": 5,
+    },
+    REASSIGN: {
+        "acquired": [[0, 9, 1]],
+        "to_member_id": "m2",
+        "requester": "gateway",
         "lock_duration_ms": 9,
         "valid_until_ms": 5,
     },
@@ -319,6 +332,9 @@ def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -
         (ASSIGN, {"ranges": []}, RANGES_MUST_BE),
         (ASSIGN, {"requester": ""}, "requester must be a string"),
         (ASSIGN, {"reservation_epoch": -1}, f"reservation_epoch must be an integer from 0 to {MAX_INT32}"),
+        (REASSIGN, {"to_member_id": ""}, "to_member_id must be a string"),
+        (REASSIGN, {"to_incarnation_id": 1}, "to_incarnation_id must be a string"),
+        (REASSIGN, {"lock_duration_ms": 0}, f"lock_duration_ms must be an integer from 1 to {MAX_INT32}"),
         (ASSIGN, {"lock_duration_ms": 0}, f"lock_duration_ms must be an integer from 1 to {MAX_INT32}"),
         (UNRESERVE, {"ranges": []}, RANGES_MUST_BE),
         (RELEASE_MEMBER, {"type": "leave"}, "type must be one of fetch, acknowledge, unacquire, release_member"),

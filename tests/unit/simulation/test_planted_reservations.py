@@ -15,10 +15,11 @@ from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.share_partition import SharePartition
 from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
+from sharegroup.gateway.reservations.reassignments import Reassignments
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
-from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest, ReserveRequest
 from sharegroup.types import AcquiredRange
 from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.run import run
@@ -44,6 +45,31 @@ def records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> N
         member.add_assigned(acquired, delivery._job.now_ms() + row.lock_duration_ms, read_committed)
 
     patch.setattr(ReservedDelivery, "_deliver", deliver)
+
+
+def released_records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> None:
+    async def deliver(
+        _delivery: Reassignments,
+        receiver: MemberPartition,
+        row: ReassignRequest,
+        appended: asyncio.Future[int],
+        _lease: Any,
+        read_committed: bool,
+    ) -> int:
+        acquired = [AcquiredRange(first, last, count + 1) for first, last, count in row.acquired]
+        receiver.add_assigned(acquired, receiver._job.now_ms() + row.lock_duration_ms, read_committed)
+        return await appended
+
+    patch.setattr(Reassignments, "_deliver", deliver)
+
+
+def released_records_are_passed_on_without_regard_to_locks_and_sessions(patch: pytest.MonkeyPatch) -> None:
+    reassignment = MemberPartition.reassignment
+
+    def valid_forever(member: MemberPartition, *arguments: Any) -> ReassignRequest:
+        return dataclasses.replace(reassignment(member, *arguments), valid_until_ms=FOREVER_MS)
+
+    patch.setattr(MemberPartition, "reassignment", valid_forever)
 
 
 def leases_are_ignored(patch: pytest.MonkeyPatch) -> None:

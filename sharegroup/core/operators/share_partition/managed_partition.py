@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sharegroup.core.operators.log_offsets import PartitionLog
@@ -14,9 +15,12 @@ from sharegroup.core.share_partition import Outcome, SharePartition, SharePartit
 from sharegroup.core.share_partition.reservation import reserver_id
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
-from sharegroup.protocol.rows.reservation_requests import AssignRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest
+from sharegroup.protocol.rows.row_fields import MAX_INT32
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, UnacquireRequest
 from sharegroup.types import (
+    AcknowledgementBatch,
+    AcknowledgeType,
     AcquiredRange,
     Cause,
     OffsetRange,
@@ -214,10 +218,26 @@ class ManagedPartition:
         member_id, ranges = request.member_id, request.ranges
         self._replay(self.window.assign(reserver, member_id, ranges, append_ms, request.lock_duration_ms))
 
-    def release_assigned(self, request: AssignRequest, config: SharePartitionConfig) -> None:
+    def reassign(self, request: ReassignRequest, append_ms: int, config: SharePartitionConfig) -> None:
+        """Release records of the member, and deliver them to the other member in the request.
+
+        The gateway has already sent the records. They are therefore delivered even if they had the maximum delivery
+        count, which can happen if the limit was lowered meanwhile. Raises RequestError if the member does not hold the
+        records with these delivery counts.
+        """
+        no_limit = replace(config, delivery_count_limit=MAX_INT32)
+        batches = [
+            AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, _ in request.acquired
+        ]
+        released = self.window.acknowledge(request.member_id, batches, append_ms, no_limit, False, request.acquired)
+        self._replay(released)
+        deadline_ms = append_ms + request.lock_duration_ms
+        self._replay(self.window.reassign(released.transitions, request.to_member_id, deadline_ms))
+
+    def release_assigned(self, assigned: Sequence[OffsetRange], config: SharePartitionConfig) -> None:
         """Release the records of an assignment that has just been applied, because its member had left."""
         start_offset = self.window.start_offset
-        ranges = [OffsetRange(max(first, start_offset), last) for first, last in request.ranges if last >= start_offset]
+        ranges = [OffsetRange(max(first, start_offset), last) for first, last in assigned if last >= start_offset]
         self._replay(self.window.release(ranges, config))
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.core.operators.share_partition.demands import Demand
@@ -15,7 +15,7 @@ from sharegroup.core.share_partition.reservation import reserver_id
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.rows.reservation_requests import (
     AssignRequest,
-    ReservationRequest,
+    ReassignRequest,
     ReserveRequest,
     UnreserveRequest,
 )
@@ -38,8 +38,17 @@ from sharegroup.protocol.rows.share_partition_responses import (
     SharePartitionResponse,
     UnacquireResponse,
 )
+from sharegroup.types import OffsetRange
 
 Responses = Sequence[SharePartitionResponse]
+
+
+class _Receiver(NamedTuple):
+    """The member to which records were assigned. The epoch is -1 if it is unknown."""
+
+    member_id: str
+    incarnation_id: str | None
+    member_epoch: int = -1
 
 
 class RequestHandler:
@@ -92,6 +101,9 @@ class RequestHandler:
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, managed)
         self._check_member(request)
+        if isinstance(request, ReassignRequest):
+            self._reassign(row, request, managed)
+            return ()
         match request:
             case FetchRequest():
                 return self._add_demand(row, request, managed)
@@ -158,7 +170,9 @@ class RequestHandler:
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*response_header(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
-    def _handle_reservation(self, row: RequestRow, request: ReservationRequest, managed: ManagedPartition) -> Responses:
+    def _handle_reservation(
+        self, row: RequestRow, request: ReserveRequest | AssignRequest | UnreserveRequest, managed: ManagedPartition
+    ) -> Responses:
         """Process a reservation request of a gateway. Reserve requests are kept until waiting fetches are served."""
         match request:
             case ReserveRequest():
@@ -182,14 +196,39 @@ class RequestHandler:
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
-        state, partition, member_id = self._state, request.partition, request.member_id
         managed.assign(request, row.append_ms)
-        if self._is_fenced(row, request) or state.departed.has_left(partition, member_id, request.member_epoch):
-            managed.release_assigned(request, state.config(partition))
+        receiver = _Receiver(request.member_id, request.incarnation_id, request.member_epoch)
+        self._record_assigned(row, request, managed, receiver, request.ranges)
+
+    def _reassign(self, row: RequestRow, request: ReassignRequest, managed: ManagedPartition) -> None:
+        """Release records of the member and assign them to another one. Raises RequestError if it does not hold them.
+
+        The gateway has already sent the records, as in `_assign`.
+        """
+        if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
+            return
+        managed.reassign(request, row.append_ms, self._state.config(request.partition))
+        ranges = [OffsetRange(first, last) for first, last, _ in request.acquired]
+        receiver = _Receiver(request.to_member_id, request.to_incarnation_id)
+        self._record_assigned(row, request, managed, receiver, ranges)
+
+    def _record_assigned(
+        self,
+        row: RequestRow,
+        request: AssignRequest | ReassignRequest,
+        managed: ManagedPartition,
+        receiver: _Receiver,
+        ranges: Sequence[OffsetRange],
+    ) -> None:
+        """Record that the member received the assigned records, or release them if it had left before."""
+        state, partition, (member_id, incarnation_id, epoch) = self._state, request.partition, receiver
+        is_fenced = state.incarnations.is_fenced(
+            partition, member_id, incarnation_id, row.append_ms, row.kafka_partition
+        )
+        if is_fenced or state.departed.has_left(partition, member_id, epoch):
+            managed.release_assigned(ranges, state.config(partition))
         else:
-            state.requesters.record_acquisition(
-                partition, member_id, request.requester, row.append_ms, request.member_epoch
-            )
+            state.requesters.record_acquisition(partition, member_id, request.requester, row.append_ms, epoch)
 
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
         """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response."""

@@ -145,6 +145,9 @@ class ShareApis:
         served = self.sessions.get_served(context.session)
         served.rhythm.begin_fetch(self._job.now_ms())
         renews = body.is_renew_ack
+        fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
+        if fetches:  # so that records that it releases can be passed on to it
+            served.begin_waits(acknowledgements, self._job.now_ms())
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
         try:
             faults = self._topics.partition_errors(caller, context.partitions)
@@ -154,7 +157,6 @@ class ShareApis:
                 served.open([key for key in readable if key not in moved])
             served.unacquire_forgotten(list(forgotten_of(body.forgotten_topics_data)))
             await asyncio.sleep(0)  # send acknowledgement rows before looking for more records
-            fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
             if fetches:
                 response.add_errors(faults)
                 if readable or not faults:

@@ -16,7 +16,12 @@ from sharegroup.core.operators.share_partition.managed_partition import ManagedP
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
-from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
+from sharegroup.protocol.rows.reservation_requests import (
+    AssignRequest,
+    ReassignRequest,
+    ReserveRequest,
+    UnreserveRequest,
+)
 from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
     FETCH,
@@ -219,6 +224,19 @@ def assign(
         lock_duration_ms=lock_ms,
         valid_until_ms=T0 + valid_until,
     )
+
+
+def reassign(
+    first: int, last: int, count: int = 1, member: str = "m1", to: str = "m2", gateway: str = GATEWAY,
+    lock_ms: int = LOCK_MS, valid_until: int = 10**9, incarnation: str | None = None,
+) -> ReassignRequest:  # fmt: skip
+    """Return the notice that `member` has released first..last, and that the records were sent to the member `to`."""
+    named = f"reassign-{first}", *_SHARE_PARTITION, member
+    acquired = (AcquiredRange(first, last, count),)
+    return ReassignRequest(
+        *named, acquired=acquired, to_member_id=to, requester=gateway, lock_duration_ms=lock_ms,
+        valid_until_ms=T0 + valid_until, to_incarnation_id=incarnation,
+    )  # fmt: skip
 
 
 def unreserve(*ranges: tuple[int, int], gateway: str = GATEWAY, epoch: int = 1) -> UnreserveRequest:

@@ -16,6 +16,7 @@ from .shard_driver import (
     fetch,
     load,
     log,
+    reassign,
     release,
     reserve,
     tick,
@@ -61,6 +62,7 @@ def member_steps(waits: st.SearchStrategy[int], epochs: st.SearchStrategy[int]) 
         _step("append", st.integers(1, 8)),
         _step("reserve", GATEWAYS, st.integers(1, 6), st.integers(1, 2)),
         _step("assign", GATEWAYS, OFFSETS, MEMBERS, st.integers(1, 2)),
+        _step("reassign", OFFSETS, MEMBERS, MEMBERS, st.integers(1, 2)),
         _step("unreserve", GATEWAYS, OFFSETS, st.integers(1, 2)),
         _step("tick", st.sampled_from([0, 0, 30, 120])),
     )
@@ -105,7 +107,7 @@ class Script:
     def _row(self, step: Step) -> str:
         if step.kind in ("fetch", "acknowledge", "unacquire", "release"):
             return self._request(step)
-        if step.kind in ("reserve", "assign", "unreserve"):
+        if step.kind in ("reserve", "assign", "unreserve", "reassign"):
             return self._gateway_request(step)
         if step.kind == "tick":
             return tick(self.now - step.arguments[0])
@@ -125,8 +127,12 @@ class Script:
         return log(self._log[1], self._log[0])
 
     def _gateway_request(self, step: Step) -> str:
-        gateway, of_kind, *_, epoch = step.arguments
         request: SharePartitionRequest
+        if step.kind == "reassign":
+            (first, last), member, to, count = step.arguments
+            request = reassign(first, last, count, member, to, lock_ms=100)
+            return self._lines.line(request, self.now)
+        gateway, of_kind, *_, epoch = step.arguments
         if step.kind == "reserve":
             self._requests += 1
             request = reserve(f"r{self._requests}", of_kind, gateway, epoch)

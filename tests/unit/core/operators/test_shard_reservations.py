@@ -11,7 +11,7 @@ from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.reserves import RETRY_DENIED_MS, RETRY_MS
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest, ReserveRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import WANTED
 from sharegroup.types import WaitsFor
@@ -29,11 +29,13 @@ from .shard_driver import (
     assign,
     config,
     durable,
+    fence,
     fetch,
     gone,
     leases_over,
     load,
     log,
+    reassign,
     release,
     reserve,
     tick,
@@ -276,3 +278,66 @@ def test_request_that_is_given_back_in_the_same_batch_reserves_nothing() -> None
     assert reserved(shard.send(reserve("r1"), unreserve(), at=10)) == [[]]
     assert shard.window() == []
     assert reserved(shard.send(reserve("r2", epoch=2), at=20)) == [[[0, 9, 0]]]
+
+
+def acquired_shard(limit_on: int = 4) -> ShardDriver:
+    """Return a shard whose member m1 has acquired the records 0 to 3."""
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, limit_on)), shard.line(fetch("f1"), 0), at=0)
+    return shard
+
+
+def test_released_records_are_delivered_to_the_member_in_the_row() -> None:
+    shard = acquired_shard()
+    output = shard.batch(shard.line(reassign(1, 2), 700), at=2_000)
+    assert shard.window() == [
+        [0, 0, "ACQUIRED", 1, "m1", LOCK_MS],
+        [1, 2, "ACQUIRED", 2, "m2", 700 + LOCK_MS],
+        [3, 3, "ACQUIRED", 1, "m1", LOCK_MS],
+    ]
+    assert logged(output) == [
+        transition(1, 2, "ACQUIRED>AVAILABLE", "release", 1),
+        transition(1, 2, "AVAILABLE>ACQUIRED", "fetch", 2, member="m2", until=700 + LOCK_MS),
+    ]
+    assert (output.responses, output.rejected) == ([], [])
+
+
+def test_released_records_may_return_to_the_same_member() -> None:
+    shard = acquired_shard()
+    shard.batch(shard.line(reassign(0, 3, to="m1"), 5), shard.line(acknowledge("a", (0, 3, 1)), 6), at=10)
+    assert shard.window() == []
+
+
+def test_released_records_are_delivered_above_a_lowered_limit() -> None:
+    """They have been sent already, and their next release archives them."""
+    shard = acquired_shard()
+    shard.batch(config(delivery_count_limit=1), shard.line(reassign(0, 3), 5), at=10)
+    assert shard.window() == [[0, 3, "ACQUIRED", 2, "m2", 5 + LOCK_MS]]
+
+
+@pytest.mark.parametrize(
+    "request_row",
+    [
+        reassign(0, 4),  # beyond what the member holds
+        reassign(0, 3, count=2),  # of another delivery
+        reassign(0, 3, member="m3"),
+    ],
+)
+def test_other_releases_to_a_member_are_rejected_and_recorded(request_row: ReassignRequest) -> None:
+    shard = acquired_shard()
+    before = shard.window()
+    output = shard.batch(shard.line(request_row, 10), at=10)
+    assert (len(output.rejected), shard.window(), logged(output)) == (1, before, [])
+
+
+def test_release_to_a_member_appended_too_late_to_be_sent_has_no_effect() -> None:
+    shard = acquired_shard()
+    output = shard.batch(shard.line(reassign(0, 3, valid_until=99), 100), at=100)
+    assert (output.responses, output.rejected, output.tables) == ([], [], {})
+
+
+def test_released_records_for_a_fenced_process_are_released_again() -> None:
+    shard = acquired_shard()
+    shard.send(fence("new", 50, "m2"), at=50)
+    shard.send(reassign(0, 3, incarnation="old"), at=60)
+    assert shard.window() == [[0, 3, "AVAILABLE", 2, None, None]]

@@ -17,6 +17,7 @@ A, Q, K, X = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDG
 LEGAL = {
     (A, Q, Cause.FETCH),
     (A, Q, Cause.RESERVE),
+    (A, Q, Cause.ASSIGN),
     (Q, Q, Cause.RENEW),
     (Q, Q, Cause.RESERVE),
     (Q, Q, Cause.ASSIGN),
@@ -56,7 +57,7 @@ def drawn_transitions() -> set[tuple[RecordState, RecordState, str]]:
         if found := arrow.fullmatch(line):
             from_state, to_state, causes = found[1] or from_state, found[2], found[3]
         for said in re.split("[,;] ?", causes):
-            cause = said.removesuffix(" (*)")
+            cause = re.sub(r" \(\*+\)$", "", said)
             if re.fullmatch("[a-z_]+", cause):  # the rest is remarks, of more than one word
                 drawn.add((RecordState[from_state], RecordState[to_state], cause))
     return drawn

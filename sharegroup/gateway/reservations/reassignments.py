@@ -1,0 +1,158 @@
+"""Delivers records that a member releases to members that wait at this gateway, without waiting for the job.
+
+A release with success is certain if the member's locks and session are valid when its row is appended. The gateway can
+therefore choose the next member itself. One `reassign` row contains both the release and the new delivery, so that the
+job cannot give the records to another member in between. As with reserved records, the records are sent when the row is
+durable and was appended in time. Otherwise the row has no effect, and the records are released as usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sharegroup.config import IsolationLevel
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.kafka_clients.connections.quiet_task import quiet_task
+from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
+from sharegroup.protocol.rows.reservation_requests import ReassignRequest
+from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
+
+#: After a notice that members of other gateways wait for records, released records go to the job for this time. While
+#: members wait, the job sends such a notice every half second.
+WANTED_ELSEWHERE_MS = 1_000
+
+
+class Reassignment(NamedTuple):
+    """A `reassign` row, and the task that delivers its records. The task's result is the append time of the row."""
+
+    row: ReassignRequest
+    delivery: asyncio.Task[int]
+
+
+class Reassignments:
+    """Passes released records on to waiting members. Must be created on the event loop.
+
+    `waiting` returns the members that wait for records of a share-partition and are certainly in the group. The members
+    that were served least recently come first.
+    """
+
+    def __init__(
+        self,
+        job: JobChannel,
+        leases: MemberLeases,
+        group_configs: GroupConfigs,
+        counts: DeliveryCounts,
+        waiting: Callable[[SharePartitionKey], list[MemberPartition]],
+        on_served: Callable[[MemberPartition], None],
+    ) -> None:
+        self._job, self._leases, self._group_configs, self._counts = job, leases, group_configs, counts
+        self._waiting, self._on_served = waiting, on_served
+        self._wanted_until_ms: dict[SharePartitionKey, int] = {}
+        self._deliveries: set[asyncio.Task[int]] = set()
+
+    def on_wanted(self, key: SharePartitionKey) -> None:
+        """Let the job decide about released records for a while, because members of other gateways wait for records."""
+        now_ms = self._job.now_ms()
+        if key not in self._wanted_until_ms:
+            self._wanted_until_ms = {other: ms for other, ms in self._wanted_until_ms.items() if now_ms < ms}
+        self._wanted_until_ms[key] = now_ms + WANTED_ELSEWHERE_MS
+
+    def reassign(
+        self, member: MemberPartition, released: Sequence[AcquiredRange], valid_until_ms: int
+    ) -> list[Reassignment]:
+        """Append rows that pass records of `member` on to waiting members, and deliver the records afterwards.
+
+        `valid_until_ms` is the time until which the release is certain. Records for which no member waits and records
+        at the delivery count limit are left out. The caller must release them.
+        """
+        now_ms, key = self._job.now_ms(), member.key
+        if now_ms < self._wanted_until_ms.get(key, 0):
+            return []
+        limit = self._group_configs.group_config(key.group_id).delivery_count_limit
+        ranges = [OffsetRange(first, last) for first, last, count in released if count < limit]
+        candidates = [Candidate(each, max(1, each.read_ahead.credit.wanted)) for each in self._receivers(member)]
+        found: list[Reassignment] = []
+        for assignment in choose_members(ranges, candidates, at_least=1) if ranges else ():
+            one = self._append(member, assignment, released, valid_until_ms)
+            if one is None:
+                break
+            found.append(one)
+        return found
+
+    def _receivers(self, member: MemberPartition) -> list[MemberPartition]:
+        """Return the waiting members. The member that releases the records comes last, if it waits for more."""
+        waiting = [each for each in self._waiting(member.key) if each is not member]
+        is_waiting = member.can_be_assigned and self._lease(member).is_valid_at(self._job.now_ms())
+        return [*waiting, member] if is_waiting else waiting
+
+    def _append(
+        self,
+        member: MemberPartition,
+        assignment: Assignment[MemberPartition],
+        released: Sequence[AcquiredRange],
+        valid_until_ms: int,
+    ) -> Reassignment | None:
+        receiver = assignment.member
+        config = self._group_configs.group_config(member.key.group_id)
+        lock_ms = config.record_lock_duration_ms
+        if receiver.is_static:
+            lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
+        valid_until_ms = min(valid_until_ms, self._lease(receiver).deadline_ms - 1)
+        acquired = _within(released, assignment.ranges)
+        row = member.reassignment(acquired, receiver, lock_ms, valid_until_ms)
+        try:
+            appended = self._job.append(row)
+        except JobUnavailableError:
+            return None  # releasing them fails in the same way, and the member is told
+        self._on_served(receiver)
+        is_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
+        delivery = self._deliver(receiver, row, appended, self._lease(member), is_committed)
+        task = quiet_task(delivery)
+        self._deliveries.add(task)
+        task.add_done_callback(self._deliveries.discard)
+        return Reassignment(row, task)
+
+    async def _deliver(
+        self,
+        receiver: MemberPartition,
+        row: ReassignRequest,
+        appended: asyncio.Future[int],
+        lease: Lease,
+        read_committed: bool,
+    ) -> int:
+        """Add the records to the receiver's buffer if the job will certainly apply the row. Return its append time.
+
+        If this is not certain, the records are not sent, and come back when their locks expire. `lease` is the lease of
+        the member that released the records. Raises JobUnavailableError if the outcome of the append is unknown.
+        """
+        loop = asyncio.get_running_loop()
+        chosen_s = loop.time()
+        append_ms = await appended
+        if not (0 <= append_ms <= row.valid_until_ms and lease.is_valid_at(append_ms)):
+            return append_ms
+        acquired = [AcquiredRange(first, last, count + 1) for first, last, count in row.acquired]
+        if self._lease(receiver).is_valid_at(append_ms):
+            receiver.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
+            self._counts.count_assigned(sum(last - first + 1 for first, last, _ in acquired), loop.time() - chosen_s)
+        else:  # it has left meanwhile
+            receiver.unacquire(acquired)
+        return append_ms
+
+    def _lease(self, member: MemberPartition) -> Lease:
+        return self._leases.get(member.key.group_id, member.client_member_id)
+
+
+def _within(acquired: Sequence[AcquiredRange], ranges: Sequence[OffsetRange]) -> list[AcquiredRange]:
+    """Return the parts of `acquired` that are in `ranges`. Both are in ascending order."""
+    return [
+        AcquiredRange(max(first, start), min(last, end), count)
+        for first, last, count in acquired
+        for start, end in ranges
+        if first <= end and start <= last
+    ]
