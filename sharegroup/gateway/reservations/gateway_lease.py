@@ -21,7 +21,7 @@ from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 LEASE_MS = MAX_LEASE_MS
 #: Duration of a lease that is renewed while records are assigned. It is short, because the reserved records of a killed
 #: gateway are not delivered until its lease ends. The assignments require micro-batches anyway.
-BUSY_LEASE_MS = 3_000
+BUSY_LEASE_MS = 2_000
 #: The last part of a lease, in which no records are assigned. Rows that assign records must be appended before its end.
 LEASE_MARGIN_MS = 500
 

@@ -61,15 +61,15 @@ RECORDS_AHEAD = _gauge("read_ahead_records", "Records that were acquired for mem
 RECORDS_GIVEN = _counter(
     "acquired_records",
     "Records acquired for members of this gateway, by way: `batch` (by a micro-batch) or `reserved` (assigned by the "
-    "gateway from its reservation).",
+    "gateway itself, from its reservation or after another member has released them).",
     ("way",),
 )
 RECORDS_RESERVED = _gauge("reserved_records", "Offsets that are reserved for this gateway and not assigned yet.")
 ASSIGNMENT_SECONDS = Metric(
     "sharegroup_gateway_assignment_seconds",
     MetricKind.HISTOGRAM,
-    "Time from the choice of a member for reserved records until the `assign` row is appended. From then on, the "
-    "records can be sent to the member.",
+    "Time from the choice of a member for reserved or released records until the `assign` or `reassign` row is "
+    "appended. From then on, the records can be sent to the member.",
     bounds=_SECONDS,
 )
 

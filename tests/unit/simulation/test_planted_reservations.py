@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,15 +12,14 @@ import pytest
 from sharegroup.core.operators.share_partition import reserves
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.shard_state import ShardState
-from sharegroup.core.share_partition import SharePartition
+from sharegroup.core.share_partition import Outcome, SharePartition
 from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
-from sharegroup.gateway.reservations.reassignments import Reassignments
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
-from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest, ReserveRequest
-from sharegroup.types import AcquiredRange
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
+from sharegroup.types import AcquiredRange, Transition
 from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.run import run
 from tests.simulation.world import RESERVATIONS
@@ -47,29 +46,20 @@ def records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> N
     patch.setattr(ReservedDelivery, "_deliver", deliver)
 
 
-def released_records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> None:
-    async def deliver(
-        _delivery: Reassignments,
-        receiver: MemberPartition,
-        row: ReassignRequest,
-        appended: asyncio.Future[int],
-        _lease: Any,
-        read_committed: bool,
-    ) -> int:
-        acquired = [AcquiredRange(first, last, count + 1) for first, last, count in row.acquired]
-        receiver.add_assigned(acquired, receiver._job.now_ms() + row.lock_duration_ms, read_committed)
-        return await appended
+def released_records_keep_their_delivery_count(patch: pytest.MonkeyPatch) -> None:
+    reassign = SharePartition.reassign
 
-    patch.setattr(Reassignments, "_deliver", deliver)
+    def without_count(
+        window: SharePartition, released: Iterable[Transition], member_id: str, deadline_ms: int
+    ) -> Outcome:
+        lower = [transition._replace(delivery_count=transition.delivery_count - 1) for transition in released]
+        return reassign(window, lower, member_id, deadline_ms)
+
+    patch.setattr(SharePartition, "reassign", without_count)
 
 
-def released_records_are_passed_on_without_regard_to_locks_and_sessions(patch: pytest.MonkeyPatch) -> None:
-    reassignment = MemberPartition.reassignment
-
-    def valid_forever(member: MemberPartition, *arguments: Any) -> ReassignRequest:
-        return dataclasses.replace(reassignment(member, *arguments), valid_until_ms=FOREVER_MS)
-
-    patch.setattr(MemberPartition, "reassignment", valid_forever)
+def released_records_are_sent_although_the_job_only_releases_them(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SharePartition, "reassign", lambda *_: Outcome())
 
 
 def leases_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -155,6 +145,10 @@ class Planted(NamedTuple):
 PLANTED = [
     Planted(records_are_sent_before_their_row_is_durable, frozenset(("bad_network", "leader_away")), (0,)),
     Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), (8,)),
+    Planted(released_records_keep_their_delivery_count, frozenset(), (3,), "count below deliveries", hours=0.4),
+    Planted(
+        released_records_are_sent_although_the_job_only_releases_them, frozenset(), (3,), "held by another", hours=0.4
+    ),
     Planted(epochs_are_ignored, frozenset(), (4, 5), "an assignment is for one reservation", hours=0.4),
     Planted(leases_of_dead_gateways_are_renewed, frozenset(), (0, 8), "a reservation ends with its gateway", hours=0.4),
     Planted(renewals_without_reservations_are_lost, frozenset(), (11,), "count below deliveries", hours=0.4),
