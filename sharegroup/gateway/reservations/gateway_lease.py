@@ -48,14 +48,21 @@ class GatewayLease:
         """Record that records are being assigned, so that the next renewals are for a short lease."""
         self._busy_until_ms = now_ms + BUSY_LEASE_MS
 
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether `renew` would append a row: less than half of the lease is left, and no renewal is open."""
+        return not self._is_renewing and now_ms >= self.end_ms - self._lease_ms(now_ms) // 2
+
+    def _lease_ms(self, now_ms: int) -> int:
+        return BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
+
     def renew(self, group_id: str, now_ms: int) -> None:
         """Append a row that renews the lease, if less than half of the lease is left.
 
         `group_id` is the id of any group that the job serves.
         """
-        lease_ms = BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
-        if self._is_renewing or now_ms < self.end_ms - lease_ms // 2:
+        if not self.is_due(now_ms):
             return
+        lease_ms = self._lease_ms(now_ms)
         row = RenewLeasesRequest(self._job.new_id(), group_id, self._job.reply_to, lease_ms)
         try:
             appended = self._job.append(row)

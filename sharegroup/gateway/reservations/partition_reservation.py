@@ -84,6 +84,11 @@ class PartitionReservation:
         is_half_used = 2 * self.unused_count <= min(wanted, self._slice or wanted)
         return wanted if is_half_used else None
 
+    @property
+    def is_ample(self) -> bool:
+        """Whether more than half of the last slice is unused, and no request is open."""
+        return 2 * self.unused_count > self._slice > 0 and not self._requests
+
     def may_request(self, now_ms: int) -> bool:
         """Return whether more offsets may be requested now.
 

@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: The leases of a group's members are looked up again when the longest of these leases has only this time left.
 MEMBERS_MS = 5_000
+#: How long a reservation is left alone if its records have not arrived and more than half of it is unused.
+QUIET_MS = 500
 #: A member may receive as many records as arrive in this time, even if this is more than its equal share.
 SHARE_MS = 20
 
@@ -107,6 +109,8 @@ class ReservedDelivery:
         if partition is None:
             partition = self._partitions[member.key] = ReservedPartition(member.key, self._epochs, now_ms)
         partition.members.setdefault(member)
+        if now_ms < partition.quiet_until_ms:
+            return
         if self._lease(member).is_valid_at(now_ms):
             partition.waited_ms = now_ms
         self._assign(partition)
@@ -123,21 +127,36 @@ class ReservedDelivery:
         unsent, self._unsent = self._unsent, []
         for row in unsent:
             self._append_unreserve(row)
-        groups = set()
         for partition in list(self._partitions.values()):
-            if now_ms >= partition.waited_ms + IDLE_MS // 2 and self._waiting(partition, now_ms):
-                partition.waited_ms = now_ms
-            if _is_unwanted(partition, now_ms):
-                self._give_back(partition)
-                del self._partitions[partition.key]
-            elif now_ms >= partition.has_member_until_ms - MEMBERS_MS and not self._has_had_members(partition, now_ms):
-                self._give_back(partition)
-            else:
-                self._reserve(partition)
-            if partition.reservation.may_hold:
-                groups.add(partition.key.group_id)
-        for group_id in groups:
-            self._own_lease(group_id).renew(group_id, now_ms)
+            if now_ms >= partition.quiet_until_ms:
+                self._upkeep(partition, now_ms)
+        self._renew_leases(now_ms)
+
+    def _upkeep(self, partition: ReservedPartition, now_ms: int) -> None:
+        is_waiting = bool(self._waiting(partition, now_ms))
+        if is_waiting:
+            partition.waited_ms = now_ms
+        if _is_unwanted(partition, now_ms):
+            self._give_back(partition)
+            del self._partitions[partition.key]
+        elif now_ms >= partition.has_member_until_ms - MEMBERS_MS and not self._has_had_members(partition, now_ms):
+            self._give_back(partition)
+        else:
+            self._reserve(partition)
+            reservation = partition.reservation
+            if is_waiting and reservation.is_ample and not reservation.assignable_ranges(partition.end_offset):
+                # As if the member waited until then, so that nothing is returned too early.
+                partition.quiet_until_ms = partition.waited_ms = now_ms + QUIET_MS
+
+    def _renew_leases(self, now_ms: int) -> None:
+        """Renew the leases that need it. It suffices that one partition has a reservation."""
+        due = {cell for cell, lease in self._own_leases.items() if lease.is_due(now_ms)}
+        for partition in self._partitions.values() if due else ():
+            if partition.reservation.may_hold and (cell := self._job.cell_of(partition.key.group_id)) in due:
+                self._own_leases[cell].renew(partition.key.group_id, now_ms)
+                due.discard(cell)
+                if not due:
+                    return
 
     def close(self) -> None:
         """Return all reservations, because the gateway is shutting down."""
@@ -149,7 +168,7 @@ class ReservedDelivery:
 
     def _on_read(self, log: CacheKey, end_offset: int) -> None:
         for partition in list(self._by_log.get(log, ())):
-            partition.end_offset = end_offset
+            partition.end_offset, partition.quiet_until_ms = end_offset, 0
             self._assign(partition)
             if _is_unwanted(partition, self._job.now_ms()):
                 self._give_back(partition)
@@ -224,6 +243,7 @@ class ReservedDelivery:
         partition.reservation.record_failure(request_id, self._job.now_ms())
 
     def _on_response(self, partition: ReservedPartition, response: Response) -> None:
+        partition.quiet_until_ms = 0
         if response.error_code:
             logger.info(
                 "%(share_partition)s: failed to reserve offsets: %(error)s",
@@ -264,6 +284,7 @@ class ReservedDelivery:
     def _give_back(self, partition: ReservedPartition) -> None:
         """Return the reservation to the job. Members keep the records that were already assigned to them."""
         reservation = partition.reservation
+        partition.quiet_until_ms = 0
         if reservation.may_hold:
             self._append_unreserve(self._unreserve_row(partition, reservation.epoch))
         reservation.begin_epoch()

@@ -6,7 +6,6 @@ A response contains complete record batches, each once, and lists only offsets i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
@@ -128,19 +127,19 @@ class MemberSession:
             partition.drain()
         self._news.set()
 
-    def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Return to the job the buffered records that the member will not fetch in time.
+    def upkeep(self, buffered: Iterable[TopicIdPartition], now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
+        """Return to the job those records in the partitions `buffered` that the member will not fetch in time.
 
         These are records whose locks have nearly expired, records of partitions that are no longer fetched, and all
         records of an idle member. The time after which the member counts as idle depends on its usual pauses. It is at
         least `least_idle_ms` and at most `most_idle_ms`.
         """
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
-        for key, partition in self._partitions.items():
-            if partition.read_ahead.buffered:
-                partition.unacquire_expiring(now_ms)
-                if is_idle or key not in self.session.partitions:
-                    partition.unacquire_read_ahead()
+        for key in buffered:
+            partition = self._partitions[key]
+            partition.unacquire_expiring(now_ms)
+            if is_idle or key not in self.session.partitions:
+                partition.unacquire_read_ahead()
 
     def end_wait(self) -> None:
         """Record that no fetch of the member waits, because its response is complete."""
@@ -152,6 +151,10 @@ class MemberSession:
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
+
+    def buffered_partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions for which records are buffered."""
+        return [key for key, partition in self._partitions.items() if partition.read_ahead.buffered]
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:
@@ -170,11 +173,20 @@ class MemberSession:
         self._news.clear()
         self._look_again_s = None
 
-    async def wait(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` until a partition has changed or a failed read may be retried."""
+    @property
+    def has_changed(self) -> bool:
+        """Whether a partition has changed since `clear_changes`."""
+        return self._news.is_set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait up to `timeout_s` until a partition has changed or a failed read may be retried. Return whether so."""
         again_s = self._look_again_s
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
+        is_again = again_s is not None and again_s < timeout_s
+        try:
+            await asyncio.wait_for(self._news.wait(), again_s if is_again else timeout_s)
+        except TimeoutError:
+            return is_again
+        return True
 
     def begin_waits(self, keys: Iterable[TopicIdPartition], now_ms: int) -> None:
         """Record that the fetch waits for records of those partitions whose buffers are empty."""

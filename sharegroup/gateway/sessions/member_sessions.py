@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from sharegroup.config import Config
@@ -199,20 +199,28 @@ class MemberSessions:
         """Return to the job the buffered records that members will not use in time or that other members wait for."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
+        buffered: list[MemberPartition] = []
         for served in self._served.values():
-            lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
-            served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
-        parts = [part for served in self._served.values() for part in served.member_partitions]
+            if keys := served.buffered_partitions():
+                lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
+                served.upkeep(keys, now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
+                buffered += [part for part in map(served.get_partition, keys) if part.read_ahead.buffered]
         if now_ms >= self._share_again_ms:
             self._share_again_ms = now_ms + SHARE_INTERVAL_MS
-            self._share_locks(parts)
-        waiting = {part.key for part in parts if part.read_ahead.has_waited(now_ms, KEEP_MS)}
-        for part in parts:
-            if part.read_ahead.buffered and part.key in waiting:
+            self._share_locks()
+        if not buffered:
+            return
+        waiting = {part.key for part in self._all_partitions() if part.read_ahead.has_waited(now_ms, KEEP_MS)}
+        for part in buffered:
+            if part.key in waiting:
                 part.unacquire(part.read_ahead.remove_spare(now_ms, KEEP_MS))
 
-    def _share_locks(self, parts: Sequence[MemberPartition]) -> None:
-        in_use = [part for part in parts if part.is_in_use]
+    def _all_partitions(self) -> Iterator[MemberPartition]:
+        for served in self._served.values():
+            yield from served.member_partitions
+
+    def _share_locks(self) -> None:
+        in_use = [part for part in self._all_partitions() if part.is_in_use]
         members = Counter(part.key for part in in_use)
         for part in in_use:
             locks = self._group_configs.group_config(part.key.group_id).partition_max_record_locks

@@ -191,11 +191,13 @@ class ShareApis:
         end = loop.time() + body.max_wait_ms / 1000
         is_round = body.min_bytes <= 0
         rounds: dict[TopicIdPartition, int] = {}
+        is_checked = True  # the caller has checked `partitions`
         while not self.sessions.is_draining:
             served.clear_changes()
             may_wait = not is_round and loop.time() < end
             await self._add_buffered(served, partitions, request, response, may_wait)
-            faults = self._topics.partition_errors(request.caller, partitions)
+            is_checked = is_checked and not served.has_changed
+            faults = {} if is_checked else self._topics.partition_errors(request.caller, partitions)
             response.add_errors(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.is_owner(served.session, key)]
             asked = served.unanswered(readable, rounds) if is_round else readable
@@ -207,7 +209,9 @@ class ShareApis:
                 return
             if response.record_count and response.byte_count >= body.min_bytes:
                 return
-            await served.wait(left)
+            is_checked = False
+            if not await served.wait(left) and not served.buffered_partitions():
+                return
 
     async def _add_buffered(
         self,
