@@ -101,11 +101,11 @@ class ReservedDelivery:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def on_wait(self, member: MemberPartition) -> None:
+    def on_wait(self, member: MemberPartition, now_ms: int) -> None:
         """Assign records to a member whose fetch waits, or reserve offsets for it."""
         if self._is_closed:
             return
-        now_ms, partition = self._job.now_ms(), self._partitions.get(member.key)
+        partition = self._partitions.get(member.key)
         if partition is None:
             partition = self._partitions[member.key] = ReservedPartition(member.key, self._epochs, now_ms)
         partition.members.setdefault(member)

@@ -102,7 +102,7 @@ class MemberPartition:
         #: The id of the last demand, and the number of responses. Responses to replaced demands are not counted.
         self._last_id, self.rounds = "", 0
         #: Called when a fetch of the client waits for records. None if this gateway does not reserve records.
-        self.on_wait: Callable[[MemberPartition], None] | None = None
+        self.on_wait: Callable[[MemberPartition, int], None] | None = None
         #: Called with records that the member releases, and the time until which the release is certain. Returns the
         #: rows that pass records on to waiting members, each with a task whose result is the append time.
         self.on_release: ReleaseHandler = lambda member, released, valid_until_ms: ()
@@ -126,7 +126,7 @@ class MemberPartition:
             return
         self._send_demand(self.read_ahead.records_to_request(now_ms, wanted, is_round), now_ms, is_round)
         if self.on_wait is not None and self.can_be_assigned:
-            self.on_wait(self)
+            self.on_wait(self, now_ms)
 
     @property
     def can_be_assigned(self) -> bool:

@@ -6,6 +6,7 @@ A response contains complete record batches, each once, and lists only offsets i
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
@@ -66,6 +67,8 @@ class MemberSession:
         self._make = make
         self._group_config = group_config
         self._partitions: dict[TopicIdPartition, MemberPartition] = {}
+        #: A superset of the partitions for which records are buffered.
+        self._changed: dict[TopicIdPartition, None] = {}
         self._news = asyncio.Event()
         self._look_again_s: float | None = None
 
@@ -75,8 +78,12 @@ class MemberSession:
         """Return the MemberPartition of a share-partition. It is created at the first call."""
         found = self._partitions.get(key)
         if found is None:
-            found = self._partitions[key] = self._make(key, self._news.set)
+            found = self._partitions[key] = self._make(key, functools.partial(self._on_change, key))
         return found
+
+    def _on_change(self, key: TopicIdPartition) -> None:
+        self._changed[key] = None
+        self._news.set()
 
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
         """Start a new session. The job then releases the records that the member held in these partitions."""
@@ -102,8 +109,9 @@ class MemberSession:
 
     def add_partition(self, key: TopicIdPartition, partition: MemberPartition) -> None:
         """Add a partition that another session of the member has removed."""
-        partition.on_change = self._news.set
+        partition.on_change = functools.partial(self._on_change, key)
         self._partitions[key] = partition
+        self._changed[key] = None
 
     def on_topic_deleted(self, topic_id: UUID) -> None:
         """Remove the partitions of a deleted topic."""
@@ -154,7 +162,11 @@ class MemberSession:
 
     def buffered_partitions(self) -> list[TopicIdPartition]:
         """Return the partitions for which records are buffered."""
-        return [key for key, partition in self._partitions.items() if partition.read_ahead.buffered]
+        for key in list(self._changed):
+            partition = self._partitions.get(key)
+            if partition is None or not partition.read_ahead.buffered:
+                del self._changed[key]
+        return list(self._changed)
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:

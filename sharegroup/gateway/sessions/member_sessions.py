@@ -85,7 +85,7 @@ class MemberSessions:
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Called when a fetch of a member waits; None if this gateway does not reserve offsets.
-        self.on_wait: Callable[[MemberPartition], None] | None = None
+        self.on_wait: Callable[[MemberPartition, int], None] | None = None
         #: Called with the share-partition and the number of records that a micro-batch acquired for a member.
         self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
         #: Called with records that a member releases; see `MemberPartition.on_release`.

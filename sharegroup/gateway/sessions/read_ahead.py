@@ -44,7 +44,7 @@ class ReadAhead:
     @property
     def buffered(self) -> int:
         """The number of buffered records, which are ready to be sent."""
-        return len(self._buffer)
+        return self._buffer.size
 
     @property
     def is_waiting(self) -> bool:

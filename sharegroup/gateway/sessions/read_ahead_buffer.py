@@ -39,10 +39,11 @@ class ReadAheadBuffer:
     def __init__(self) -> None:
         self._ranges: RangeMap[_Delivery] = RangeMap()
         self._by_deadline: Counter[int] = Counter()
-        self._size = 0
+        #: The number of offsets.
+        self.size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
         """Add ranges that were acquired together. These newer ranges replace overlapping ones."""
@@ -141,7 +142,7 @@ class ReadAheadBuffer:
         return shortest
 
     def _count(self, deadline_ms: int, records: int) -> None:
-        self._size += records
+        self.size += records
         self._by_deadline[deadline_ms] += records
         if not self._by_deadline[deadline_ms]:
             del self._by_deadline[deadline_ms]

@@ -291,6 +291,7 @@ class Worker:
         part.read_ahead.record_demand("demand", 150, now_ms)
         ranges = [AcquiredRange(self._offset, self._offset + 149, 1)]
         part.read_ahead.add_response("demand", ranges, now_ms + LOCK_MS, now_ms)
+        part.on_change()
         part.deliver(sliced(self._offset, self._offset + 49), now_ms)
         self._offset += 150
         self.served.rhythm.end_fetch(50, now_ms)
