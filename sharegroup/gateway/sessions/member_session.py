@@ -200,19 +200,11 @@ class MemberSession:
             return is_again
         return True
 
-    def begin_waits(self, keys: Iterable[TopicIdPartition], now_ms: int) -> None:
-        """Record that the fetch waits for records of those partitions whose buffers are empty."""
-        for key in keys:
-            if key in self.session.partitions and key in self._partitions:
-                self.must_wait_for(key, now_ms)
-
-    def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
-        """Return whether the buffer of a partition is empty. If so, record that the fetch waits for its records."""
-        buffer = self.get_partition(key).read_ahead
-        if buffer.buffered:
-            return False
-        buffer.begin_wait(now_ms)
-        return True
+    def begin_wait(self, key: TopicIdPartition, now_ms: int) -> None:
+        """Record that the fetch waits for records of a partition, unless some are buffered."""
+        partition = self._partitions.get(key)
+        if partition is not None and not partition.read_ahead.buffered:
+            partition.read_ahead.begin_wait(now_ms)
 
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]

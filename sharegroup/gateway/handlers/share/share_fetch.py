@@ -147,7 +147,9 @@ class ShareApis:
         renews = body.is_renew_ack
         fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
         if fetches:  # so that records that it releases can be passed on to it
-            served.begin_waits(acknowledgements, self._job.now_ms())
+            for key in acknowledgements:
+                if key in context.session.partitions:
+                    served.begin_wait(key, self._job.now_ms())
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
         try:
             faults = self._topics.partition_errors(caller, context.partitions)
@@ -224,14 +226,18 @@ class ShareApis:
         """Add buffered records within the limits of the request. Skip partitions with records in the response."""
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT
+        buffered, now_ms = set(served.buffered_partitions()), self._job.now_ms()
         for key in partitions:
             room = body.max_records - response.record_count
             if room <= 0 or response.byte_count >= body.max_bytes:
                 return
-            topic = self._cluster.topic_by_id(key.topic_id)
-            if topic is None or not self.sessions.is_owner(served.session, key) or response.has_records(key):
+            if response.has_records(key):
                 continue  # a response has a partition once; newer records are in the next response
-            if served.must_wait_for(key, self._job.now_ms()):
+            if key not in buffered:
+                served.begin_wait(key, now_ms)
+                continue
+            topic = self._cluster.topic_by_id(key.topic_id)
+            if topic is None or not self.sessions.is_owner(served.session, key):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
             found = await served.take_records(key, topic, limits, not response.record_count, self._job.now_ms, may_wait)

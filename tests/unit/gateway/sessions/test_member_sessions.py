@@ -70,7 +70,8 @@ class Nodes:
             served.open([key for key in context.partitions if key not in moved])
         served.unacquire_forgotten(forget)
         for key in context.partitions:
-            served.must_wait_for(key, now_ms)
+            served.get_partition(key)
+            served.begin_wait(key, now_ms)
         served.request_records(context.partitions, 10, now_ms)
         return context
 
