@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import AcknowledgeType
 
 from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.metric_scrapes import Scrape
-from tests.integration.share_members import Group
+from tests.integration.share_members import Group, Record
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -61,4 +62,36 @@ def test_records_are_delivered_with_locks_of_a_second(
             produced += 1
             member.poll_until(lambda: len(member.accepted) == produced)  # noqa: B023 - polled at once
         assert reserved_records(metrics_port) >= 20
+        assert group.await_finished(member).outcomes == {"accepted": produced}
+
+
+def test_released_records_are_delivered_again_by_the_gateway(
+    reserving_gateway: GatewayProcess,
+    metrics_port: int,
+    share_group_job: ShareGroupJobRun,
+    producer: KafkaProducer,
+    new_topic: NewTopic,
+) -> None:
+    """Each record is released once. The gateway delivers some of them twice without a micro-batch."""
+    topic = new_topic(1, 0)
+    group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic, "released")
+    produced = 0
+
+    with group.member(share_acknowledgement_mode="explicit") as member:
+
+        def release_once(record: Record) -> None:
+            is_first = record.delivery_count == 1
+            member.acknowledge(record, AcknowledgeType.RELEASE if is_first else AcknowledgeType.ACCEPT)
+
+        while reserved_records(metrics_port) <= produced and produced < MOST:
+            producer.send(topic, b"record %d" % produced, partition=0)
+            producer.flush()
+            produced += 1
+            twice = produced
+            member.poll_until(
+                lambda: sum(len(codes) == 2 for codes in member.answers.values()) == twice,  # noqa: B023
+                release_once,
+            )
+        assert reserved_records(metrics_port) > produced
+        assert set(map(tuple, member.deliveries.values())) == {(1, 2)}
         assert group.await_finished(member).outcomes == {"accepted": produced}

@@ -168,9 +168,9 @@ class GatewayConfig(ConfigFamily):
     )
     reserves: Flag = key(
         "gateway.reservations.enable",
-        False,
+        True,
         "Whether the gateway reserves the next records for members that wait, and delivers them without waiting for a "
-        "micro-batch (experimental).",
+        "micro-batch.",
     )
     batch_cache_max_bytes: Whole = key(
         "gateway.batch.cache.max.bytes", 67_108_864, "Maximum size of the cache of record batches.", ge=1
