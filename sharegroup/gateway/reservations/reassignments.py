@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from sharegroup.config import IsolationLevel
@@ -20,7 +21,9 @@ from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.kafka_clients.connections.quiet_task import quiet_task
 from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
+from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.reservation_requests import ReassignRequest
+from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
 
 #: After a notice that members of other gateways wait for records, released records go to the job for this time. While
@@ -55,6 +58,11 @@ class Reassignments:
         self._waiting, self._on_served = waiting, on_served
         self._wanted_until_ms: dict[SharePartitionKey, int] = {}
         self._deliveries: set[asyncio.Task[int]] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Pass nothing on from now on, because the gateway is shutting down."""
+        self._is_closed = True
 
     def on_wanted(self, key: SharePartitionKey) -> None:
         """Let the job decide about released records for a while, because members of other gateways wait for records."""
@@ -72,7 +80,7 @@ class Reassignments:
         at the delivery count limit are left out. The caller must release them.
         """
         now_ms, key = self._job.now_ms(), member.key
-        if now_ms < self._wanted_until_ms.get(key, 0):
+        if self._is_closed or now_ms < self._wanted_until_ms.get(key, 0):
             return []
         limit = self._group_configs.group_config(key.group_id).delivery_count_limit
         ranges = [OffsetRange(first, last) for first, last, count in released if count < limit]
@@ -149,10 +157,7 @@ class Reassignments:
 
 
 def _within(acquired: Sequence[AcquiredRange], ranges: Sequence[OffsetRange]) -> list[AcquiredRange]:
-    """Return the parts of `acquired` that are in `ranges`. Both are in ascending order."""
-    return [
-        AcquiredRange(max(first, start), min(last, end), count)
-        for first, last, count in acquired
-        for start, end in ranges
-        if first <= end and start <= last
-    ]
+    """Return the parts of `acquired` that are in `ranges`, as many as fit into a row."""
+    counts = RangeMap(acquired)
+    parts = (AcquiredRange(*part) for first, last in ranges for part in counts.items(first, last))
+    return list(islice(parts, MAX_RANGES_PER_ROW))

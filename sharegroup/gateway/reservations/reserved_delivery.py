@@ -161,6 +161,7 @@ class ReservedDelivery:
     def close(self) -> None:
         """Return all reservations, because the gateway is shutting down."""
         self._is_closed = True
+        self._reassignments.close()
         for partition in self._partitions.values():
             self._give_back(partition)
         self._partitions.clear()

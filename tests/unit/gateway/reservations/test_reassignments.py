@@ -12,6 +12,7 @@ import pytest
 from sharegroup.config import IsolationLevel
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.reservations import reassignments
 from sharegroup.gateway.reservations.reassignments import WANTED_ELSEWHERE_MS
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.protocol.rows.reservation_requests import ReassignRequest
@@ -101,6 +102,30 @@ def test_records_are_released_as_usual_if_nobody_waits() -> None:
         part = holder(gateway)
         assert await acknowledge(gateway, part, (0, 3, RELEASE)) == SUCCESS
         assert (passed_on(gateway), acknowledged(gateway)) == ([], [[(0, 3, (RELEASE,))]])
+
+    run(scenario)
+
+
+def test_records_are_released_as_usual_while_the_gateway_shuts_down() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = holder(gateway)
+        gateway.member("m2")
+        gateway.delivery.close()
+        assert await acknowledge(gateway, part, (0, 3, RELEASE)) == SUCCESS
+        assert (passed_on(gateway), acknowledged(gateway)) == ([], [[(0, 3, (RELEASE,))]])
+
+    run(scenario)
+
+
+def test_row_has_no_more_ranges_than_a_message_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassignments, "MAX_RANGES_PER_ROW", 1)
+
+    async def scenario(gateway: Gateway) -> None:
+        part = holder(gateway)
+        gateway.member("m2")
+        assert await acknowledge(gateway, part, (0, 0, RELEASE), (1, 2, ACCEPT), (3, 3, RELEASE)) == SUCCESS
+        assert passed_on(gateway) == [("m1", "m2", [(0, 0, 1)])]
+        assert acknowledged(gateway) == [[(1, 2, (ACCEPT,)), (3, 3, (RELEASE,))]]
 
     run(scenario)
 
