@@ -74,7 +74,7 @@ def test_released_records_are_delivered_again_by_the_gateway(
 ) -> None:
     """Each record is released once. The gateway delivers some of them twice without a micro-batch."""
     topic = new_topic(1, 0)
-    group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic, "released")
+    group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic)
     produced = 0
 
     with group.member(share_acknowledgement_mode="explicit") as member:

@@ -103,7 +103,8 @@ class GatewayWorld:
             {
                 "group": values | dict(group or {}),
                 "groups": {"g": {"share.auto.offset.reset": "earliest", "share.client.id.as.instance.id": has_names}},
-                "gateway": dict(gateway or {}),
+                # the minimal job knows no leases
+                "gateway": {"gateway.reservations.enable": False, **(gateway or {})},
             },
             "the test's configuration",
         )
