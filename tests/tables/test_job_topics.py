@@ -40,6 +40,8 @@ class Admin:
         self.topics, self.raced = dict(topics), raced
         self.brokers, self.fenced, self.allowed, self.default = brokers, fenced, allowed, default
         self.replicas = dict.fromkeys(self.topics, 2)
+        #: Topics that the broker that responds does not know yet.
+        self.unknown: set[str] = set()
 
     def __call__(self, **settings: Any) -> Admin:
         return self
@@ -63,7 +65,8 @@ class Admin:
         return {"brokers": brokers}
 
     def describe_topics(self, names: Collection[str]) -> list[Mapping[str, Any]]:
-        return [{"name": name, "partitions": [{"replica_nodes": list(range(self.replicas[name]))}]} for name in names]
+        found = {name: [{"replica_nodes": list(range(self.replicas[name]))}] for name in names}
+        return [{"name": name, "partitions": [] if name in self.unknown else found[name]} for name in names]
 
     def wait_for_topics(self, names: Collection[str]) -> None:
         assert set(names) <= self.topics.keys()
@@ -209,3 +212,10 @@ def test_a_producer_with_unsent_rows_is_closed_all_the_same(monkeypatch: pytest.
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **settings: stuck)
     KafkaRowProducer({}, "responses", "requests").close()
     assert sender.is_closed
+
+
+def test_a_broker_that_does_not_know_a_new_topic_yet_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = Admin({})
+    admin.unknown = {"responses"}
+    create(monkeypatch, admin)
+    assert admin.replicas.keys() == {"requests", "responses"}

@@ -133,6 +133,7 @@ def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
     replicas = {
         topic["name"]: min(len(partition["replica_nodes"]) for partition in topic["partitions"])
         for topic in admin.describe_topics(list(configs))
+        if topic["partitions"]  # the broker that answers may not know a new topic yet
     }
     alike: dict[str, list[str]] = {}
     for name, count in replicas.items():
