@@ -4,8 +4,9 @@ Both the gateway and the job run these checks. The gateway can therefore reject 
 the same error that the job would return.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange
@@ -55,6 +56,11 @@ def split_unused(
     release = (int(AcknowledgeType.RELEASE),)
     unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]
     return unused, [batch for batch in batches if batch.acknowledge_types != UNUSED] if unused else batches
+
+
+def release_batches(ranges: Iterable[Sequence[Any]]) -> list[AcknowledgementBatch]:
+    """Return batches that release `ranges`. A range may have fields after its two offsets."""
+    return [AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, *_ in ranges]
 
 
 def split_released(

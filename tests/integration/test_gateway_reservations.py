@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,19 @@ def reserved_records(metrics_port: int) -> float:
     return Scrape(metrics_port).value(GIVEN, way="reserved")
 
 
+def produce_one_by_one(
+    producer: KafkaProducer, topic: str, is_enough: Callable[[int], bool], poll: Callable[[int], None]
+) -> int:
+    """Produce a record and poll, until it is enough. Both functions get the number of records, which is returned."""
+    produced = 0
+    while not is_enough(produced) and produced < MOST:
+        producer.send(topic, b"record %d" % produced, partition=0)
+        producer.flush()
+        produced += 1
+        poll(produced)
+    return produced
+
+
 def test_records_are_delivered_with_locks_of_a_second(
     reserving_gateway: GatewayProcess,
     metrics_port: int,
@@ -54,13 +67,13 @@ def test_records_are_delivered_with_locks_of_a_second(
     """The lock of a reserved record begins when it is assigned, not in the micro-batch that reserved it."""
     topic = new_topic(1, 0)
     group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic, "second_lock")
-    produced = 0
     with group.member() as member:
-        while reserved_records(metrics_port) < 20 and produced < MOST:
-            producer.send(topic, b"record %d" % produced, partition=0)
-            producer.flush()
-            produced += 1
-            member.poll_until(lambda: len(member.accepted) == produced)  # noqa: B023 - polled at once
+        produced = produce_one_by_one(
+            producer,
+            topic,
+            lambda produced: reserved_records(metrics_port) >= 20,
+            lambda produced: member.poll_until(lambda: len(member.accepted) == produced),
+        )
         assert reserved_records(metrics_port) >= 20
         assert group.await_finished(member).outcomes == {"accepted": produced}
 
@@ -75,7 +88,6 @@ def test_released_records_are_delivered_again_by_the_gateway(
     """Each record is released once. The gateway delivers some of them twice without a micro-batch."""
     topic = new_topic(1, 0)
     group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic)
-    produced = 0
 
     with group.member(share_acknowledgement_mode="explicit") as member:
 
@@ -83,15 +95,12 @@ def test_released_records_are_delivered_again_by_the_gateway(
             is_first = record.delivery_count == 1
             member.acknowledge(record, AcknowledgeType.RELEASE if is_first else AcknowledgeType.ACCEPT)
 
-        while reserved_records(metrics_port) <= produced and produced < MOST:
-            producer.send(topic, b"record %d" % produced, partition=0)
-            producer.flush()
-            produced += 1
-            twice = produced
+        def poll(produced: int) -> None:
             member.poll_until(
-                lambda: sum(len(codes) == 2 for codes in member.answers.values()) == twice,  # noqa: B023
-                release_once,
+                lambda: sum(len(codes) == 2 for codes in member.answers.values()) == produced, release_once
             )
+
+        produced = produce_one_by_one(producer, topic, lambda produced: reserved_records(metrics_port) > produced, poll)
         assert reserved_records(metrics_port) > produced
         assert set(map(tuple, member.deliveries.values())) == {(1, 2)}
         assert group.await_finished(member).outcomes == {"accepted": produced}

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from sharegroup.config import IsolationLevel
+from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.reservations.assigned_delivery import Assigned, AssignedDelivery
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
-from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.kafka_clients.connections.quiet_task import quiet_task
-from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.reservation_requests import ReassignRequest
 from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
@@ -42,19 +42,18 @@ class Reassignments:
     """Passes released records on to waiting members. Must be created on the event loop.
 
     `waiting` returns the members that wait for records of a share-partition and are certainly in the group. The members
-    that were served least recently come first.
+    that were served least recently come first. `on_served` is called with a member that records were passed on to.
     """
 
     def __init__(
         self,
         job: JobChannel,
-        leases: MemberLeases,
         group_configs: GroupConfigs,
-        counts: DeliveryCounts,
+        delivery: AssignedDelivery,
         waiting: Callable[[SharePartitionKey], list[MemberPartition]],
         on_served: Callable[[MemberPartition], None],
     ) -> None:
-        self._job, self._leases, self._group_configs, self._counts = job, leases, group_configs, counts
+        self._job, self._group_configs, self._delivery = job, group_configs, delivery
         self._waiting, self._on_served = waiting, on_served
         self._wanted_until_ms: dict[SharePartitionKey, int] = {}
         self._deliveries: set[asyncio.Task[int]] = set()
@@ -82,12 +81,12 @@ class Reassignments:
         now_ms, key = self._job.now_ms(), member.key
         if self._is_closed or now_ms < self._wanted_until_ms.get(key, 0):
             return []
-        limit = self._group_configs.group_config(key.group_id).delivery_count_limit
-        ranges = [OffsetRange(first, last) for first, last, count in released if count < limit]
+        config = self._group_configs.group_config(key.group_id)
+        ranges = [OffsetRange(first, last) for first, last, count in released if count < config.delivery_count_limit]
         candidates = [Candidate(each, max(1, each.read_ahead.credit.wanted)) for each in self._receivers(member)]
         found: list[Reassignment] = []
         for assignment in choose_members(ranges, candidates, at_least=1) if ranges else ():
-            one = self._append(member, assignment, released, valid_until_ms)
+            one = self._append(member, assignment, released, config, valid_until_ms)
             if one is None:
                 break
             found.append(one)
@@ -96,7 +95,7 @@ class Reassignments:
     def _receivers(self, member: MemberPartition) -> list[MemberPartition]:
         """Return the waiting members. The member that releases the records comes last, if it waits for more."""
         waiting = [each for each in self._waiting(member.key) if each is not member]
-        is_waiting = member.can_be_assigned and self._lease(member).is_valid_at(self._job.now_ms())
+        is_waiting = member.can_be_assigned and self._delivery.lease(member).is_valid_at(self._job.now_ms())
         return [*waiting, member] if is_waiting else waiting
 
     def _append(
@@ -104,24 +103,23 @@ class Reassignments:
         member: MemberPartition,
         assignment: Assignment[MemberPartition],
         released: Sequence[AcquiredRange],
+        config: GroupConfig,
         valid_until_ms: int,
     ) -> Reassignment | None:
         receiver = assignment.member
-        config = self._group_configs.group_config(member.key.group_id)
         lock_ms = config.record_lock_duration_ms
         if receiver.is_static:
             lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
-        valid_until_ms = min(valid_until_ms, self._lease(receiver).deadline_ms - 1)
+        valid_until_ms = min(valid_until_ms, self._delivery.lease(receiver).deadline_ms - 1)
         acquired = _within(released, assignment.ranges)
         row = member.reassignment(acquired, receiver, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)
         except JobUnavailableError:
-            return None  # releasing them fails in the same way, and the member is told
+            return None  # the caller's release fails in the same way, and the member receives the error
         self._on_served(receiver)
         is_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
-        delivery = self._deliver(receiver, row, appended, self._lease(member), is_committed)
-        task = quiet_task(delivery)
+        task = quiet_task(self._deliver(receiver, row, appended, self._delivery.lease(member), is_committed))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
         return Reassignment(row, task)
@@ -139,21 +137,13 @@ class Reassignments:
         If this is not certain, the records are not sent, and come back when their locks expire. `lease` is the lease of
         the member that released the records. Raises JobUnavailableError if the outcome of the append is unknown.
         """
-        loop = asyncio.get_running_loop()
-        chosen_s = loop.time()
+        chosen_s = asyncio.get_running_loop().time()
         append_ms = await appended
         if not (0 <= append_ms <= row.valid_until_ms and lease.is_valid_at(append_ms)):
             return append_ms
         acquired = [AcquiredRange(first, last, count + 1) for first, last, count in row.acquired]
-        if self._lease(receiver).is_valid_at(append_ms):
-            receiver.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
-            self._counts.count_assigned(sum(last - first + 1 for first, last, _ in acquired), loop.time() - chosen_s)
-        else:  # it has left meanwhile
-            receiver.unacquire(acquired)
+        self._delivery.deliver(receiver, acquired, Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s))
         return append_ms
-
-    def _lease(self, member: MemberPartition) -> Lease:
-        return self._leases.get(member.key.group_id, member.client_member_id)
 
 
 def _within(acquired: Sequence[AcquiredRange], ranges: Sequence[OffsetRange]) -> list[AcquiredRange]:

@@ -26,6 +26,7 @@ from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailable
 from sharegroup.gateway.records.batch_cache import CacheKey
 from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import Connections, TailReader
+from sharegroup.gateway.reservations.assigned_delivery import Assigned, AssignedDelivery
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
 from sharegroup.gateway.reservations.reassignments import Reassignments
@@ -77,12 +78,10 @@ class ReservedDelivery:
         self._unsent: list[UnreserveRequest] = []
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
-        self._counts = sessions.delivery_counts
         self._epochs = itertools.count(1)
         self._is_closed = False
-        self._reassignments = Reassignments(
-            job, leases, group_configs, self._counts, self._waiting_for, self._on_served
-        )
+        self._assigned = AssignedDelivery(leases, sessions.delivery_counts)
+        self._reassignments = Reassignments(job, group_configs, self._assigned, self._waiting_for, self._on_served)
         sessions.on_wait, sessions.on_acquired = self.on_wait, self._on_acquired
         sessions.on_release = self._reassignments.reassign
         leases.on_end = self._on_lease_end
@@ -111,7 +110,7 @@ class ReservedDelivery:
         partition.members.setdefault(member)
         if now_ms < partition.quiet_until_ms:
             return
-        if self._lease(member).is_valid_at(now_ms):
+        if self._assigned.lease(member).is_valid_at(now_ms):
             partition.waited_ms = now_ms
         self._assign(partition)
         self._reserve(partition)
@@ -349,7 +348,7 @@ class ReservedDelivery:
         if member.is_static:
             lock_ms = reservation.static_record_lock_duration_ms
         own_lease = self._own_lease(partition.key.group_id)
-        valid_until_ms = min(own_lease.end_ms, self._lease(member).deadline_ms - 1)
+        valid_until_ms = min(own_lease.end_ms, self._assigned.lease(member).deadline_ms - 1)
         row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)
@@ -384,8 +383,7 @@ class ReservedDelivery:
         because the member may have acquired them from the job since then. If the row was appended in time but the
         member has left, a row returns the records.
         """
-        loop = asyncio.get_running_loop()
-        chosen_s = loop.time()
+        chosen_s = asyncio.get_running_loop().time()
         try:
             append_ms = await appended
         except JobUnavailableError as error:
@@ -399,16 +397,11 @@ class ReservedDelivery:
                 self._give_back(partition)
             return
         acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
-        if self._lease(member).is_valid_at(append_ms):
-            member.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
-            records = sum(last - first + 1 for first, last in row.ranges)
-            self._counts.count_assigned(records, loop.time() - chosen_s)
-        else:  # it has left meanwhile
-            member.unacquire(acquired)
+        self._assigned.deliver(member, acquired, Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s))
 
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
         """Return the waiting members that are certainly in the group. The ones served least recently come first."""
-        return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
+        return [member for member in partition.waiting() if self._assigned.lease(member).is_valid_at(now_ms)]
 
     def _waiting_for(self, key: SharePartitionKey) -> list[MemberPartition]:
         partition = self._partitions.get(key)
@@ -418,9 +411,6 @@ class ReservedDelivery:
         """Let other members be served first after `member`."""
         if (partition := self._partitions.get(member.key)) is not None:
             partition.members.pop(member, None)
-
-    def _lease(self, member: MemberPartition) -> Lease:
-        return self._leases.get(member.key.group_id, member.client_member_id)
 
     def _reads_uncommitted_wrongly(self, partition: ReservedPartition) -> bool:
         """Return whether the group was altered to read_committed after the offsets were reserved."""

@@ -26,8 +26,8 @@ class ReservedPartition:
         self.rate = ArrivalRate()
         #: The last time at which a member waited. Only members that are certainly in the group count.
         self.waited_ms = now_ms
-        #: Until this time, there is nothing to do unless records arrive, the job responds, or the reservation ends. All
-        #: of these set it to 0.
+        #: Until this time, upkeep and waiting members need no work here. It is set to 0 when records arrive, the job
+        #: responds, or the reservation ends.
         self.quiet_until_ms = 0
         #: The log whose end is read for this reservation (None: no log is read), and the offset up to which this log
         #: has been read.

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
@@ -23,7 +22,7 @@ from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.log_fields import LogFields
 from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
-from sharegroup.protocol.acknowledge_rules import check_batches, split_released
+from sharegroup.protocol.acknowledge_rules import check_batches, release_batches, split_released
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest
@@ -439,18 +438,18 @@ class MemberPartition:
     ) -> tuple[Sequence[AcknowledgementBatch], list[Awaitable[AckResult]]]:
         """Pass released records on to waiting members. Return the other acknowledgements, and the results of these."""
         released, others = split_released(batches)
-        found = self.holdings.find_acknowledged(_releases(released), now_ms) if released else None
+        found = self.holdings.find_acknowledged(release_batches(released), now_ms) if released else None
         if found is None:
             return batches, []
         valid_until_ms = min(held.deadline_ms, lease.deadline_ms - 1)
         rest = RangeMap((first, last, None) for first, last in released)
         outcomes: list[Awaitable[AckResult]] = []
         for row, delivery in self.on_release(self, found.ranges, valid_until_ms):
-            self.holdings.record_request(_releases(row.acquired), row.id)
+            self.holdings.record_request(release_batches(row.acquired), row.id)
             outcomes.append(self._answer_reassigned(row, delivery, lease))
             for first, last, _ in row.acquired:
                 rest.discard(first, last)
-        return sorted([*others, *_releases(rest)]), outcomes
+        return sorted([*others, *release_batches(rest)]), outcomes
 
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
         """Return to the job the records that the member was sent but did not use. The result is (error code, message).
@@ -512,13 +511,13 @@ class MemberPartition:
         except JobUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
         if append_ms > row.valid_until_ms:  # the row has no effect
-            batches = _releases(row.acquired)
+            batches = release_batches(row.acquired)
             (release,) = self._acknowledgements(batches, row.acquired, reply_to=self._job.reply_to)
             self.holdings.record_request(batches, release.id)
             return await self._answer_by_job(release, self._job.ask(release))
         if append_ms < 0 or not lease.is_valid_at(append_ms):  # the job may have accepted it or not
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the outcome of the release is unknown"
-        self.holdings.apply_accepted(_releases(row.acquired), row.id)
+        self.holdings.apply_accepted(release_batches(row.acquired), row.id)
         return int(ErrorCode.NONE), None
 
     async def _answer_by_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
@@ -548,11 +547,6 @@ async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
     """Wait for all outcomes. Return the first error, or success if there is no error."""
     found = await asyncio.gather(*outcomes)
     return next((outcome for outcome in found if outcome[0]), found[0])
-
-
-def _releases(ranges: Iterable[Sequence[Any]]) -> list[AcknowledgementBatch]:
-    """Return batches that release `ranges`. A range may have fields after its two offsets."""
-    return [AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, *_ in ranges]
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:

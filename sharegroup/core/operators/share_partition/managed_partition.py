@@ -15,12 +15,11 @@ from sharegroup.core.share_partition import Outcome, SharePartition, SharePartit
 from sharegroup.core.share_partition.reservation import reserver_id
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.protocol.acknowledge_rules import release_batches
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReassignRequest
 from sharegroup.protocol.rows.row_fields import MAX_INT32
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, UnacquireRequest
 from sharegroup.types import (
-    AcknowledgementBatch,
-    AcknowledgeType,
     AcquiredRange,
     Cause,
     OffsetRange,
@@ -226,9 +225,7 @@ class ManagedPartition:
         records with these delivery counts.
         """
         no_limit = replace(config, delivery_count_limit=MAX_INT32)
-        batches = [
-            AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, _ in request.acquired
-        ]
+        batches = release_batches(request.acquired)
         released = self.window.acknowledge(request.member_id, batches, append_ms, no_limit, False, request.acquired)
         self._replay(released)
         deadline_ms = append_ms + request.lock_duration_ms

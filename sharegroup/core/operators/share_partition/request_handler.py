@@ -124,13 +124,13 @@ class RequestHandler:
 
     def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
         """Raise RequestError if the sender is no longer the member, because another process replaced it (KIP-345)."""
-        if self._is_fenced(row, request):
+        if self._is_fenced(row, request.partition, request.member_id, request.incarnation_id):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
-    def _is_fenced(self, row: RequestRow, request: SharePartitionRequest) -> bool:
+    def _is_fenced(self, row: RequestRow, partition: int, member_id: str, incarnation_id: str | None) -> bool:
         return self._state.incarnations.is_fenced(
-            request.partition, request.member_id, request.incarnation_id, row.append_ms, row.kafka_partition
+            partition, member_id, incarnation_id, row.append_ms, row.kafka_partition
         )
 
     def _fence_member(self, row: RequestRow, request: FenceMemberRequest) -> Responses:
@@ -222,9 +222,7 @@ class RequestHandler:
     ) -> None:
         """Record that the member received the assigned records, or release them if it had left before."""
         state, partition, (member_id, incarnation_id, epoch) = self._state, request.partition, receiver
-        is_fenced = state.incarnations.is_fenced(
-            partition, member_id, incarnation_id, row.append_ms, row.kafka_partition
-        )
+        is_fenced = self._is_fenced(row, partition, member_id, incarnation_id)
         if is_fenced or state.departed.has_left(partition, member_id, epoch):
             managed.release_assigned(ranges, state.config(partition))
         else:

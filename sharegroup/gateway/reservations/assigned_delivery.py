@@ -1,0 +1,49 @@
+"""Delivers records that this gateway has assigned to a member, after the row of the assignment is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
+from sharegroup.types import AcquiredRange
+
+
+class Assigned(NamedTuple):
+    """An assignment whose row is durable.
+
+    Attributes:
+        append_ms: when the row was appended.
+        lock_duration_ms: how long the locks last from then on.
+        read_committed: whether only committed records may be read.
+        chosen_s: when the member was chosen, in seconds of the event loop's clock.
+    """
+
+    append_ms: int
+    lock_duration_ms: int
+    read_committed: bool
+    chosen_s: float
+
+
+class AssignedDelivery:
+    """Adds assigned records to the buffers of members, and counts them."""
+
+    def __init__(self, leases: MemberLeases, counts: DeliveryCounts) -> None:
+        self._leases, self._counts = leases, counts
+
+    def lease(self, member: MemberPartition) -> Lease:
+        """Return the lease of a member."""
+        return self._leases.get(member.key.group_id, member.client_member_id)
+
+    def deliver(self, member: MemberPartition, acquired: Sequence[AcquiredRange], assigned: Assigned) -> None:
+        """Add records to the member's buffer. If the member had left before the append, return them to the job."""
+        if self.lease(member).is_valid_at(assigned.append_ms):
+            deadline_ms = assigned.append_ms + assigned.lock_duration_ms
+            member.add_assigned(acquired, deadline_ms, assigned.read_committed)
+            records = sum(last - first + 1 for first, last, _ in acquired)
+            self._counts.count_assigned(records, asyncio.get_running_loop().time() - assigned.chosen_s)
+        else:  # it has left meanwhile
+            member.unacquire(acquired)
