@@ -8,6 +8,7 @@
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
 # make kills        the job killed at each commit step, with its checkpoint and without
+# make chaos        the job, gateways and brokers killed and paused in turn under a load, for CHAOS_MINUTES (30)
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
 # make bench        the benchmarks
 # make soak         the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
@@ -98,6 +99,10 @@ simulate: setup
 .PHONY: kills
 kills: setup-dev $(STAMPS)/spark.jsa
 	$(PY) -m pytest tests/integration/test_kills.py -m long
+
+.PHONY: chaos
+chaos: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools
+	$(PY) -m pytest tests/integration/test_chaos.py -m long --capture=no
 
 .PHONY: clients
 clients: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+streams+broker-3.9+broker-3.7+broker-2.8

@@ -104,7 +104,7 @@ class FetchDemands:
         """Return whether this is the first response to a request of this process."""
         return response.id in self._unanswered
 
-    def has_room_after(self, records: int) -> bool:
+    def is_quarter_of_target(self, records: int) -> bool:
         """Return whether `records` is at least a quarter of the target.
 
         The member requests records from busy share-partitions only if that many are missing.
@@ -127,7 +127,7 @@ class FetchDemands:
         requested = sum(demand.requested for demand in self._demands.values() if demand.busy)
         room = self._target - held - requested
         sizes = {sp: -(-self._target // max(1, assigned)) for sp in free if not self._demands[sp].busy}
-        if busy and self.has_room_after(room):
+        if busy and self.is_quarter_of_target(room):
             sizes |= dict.fromkeys(busy, -(-room // len(busy)))
         return sizes
 

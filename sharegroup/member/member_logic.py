@@ -276,7 +276,9 @@ class MemberLogic:
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)
-        linger_ms = LINGER_MS if self._may_fetch and self._demands.has_room_after(self.holdings.offered_records) else 0
+        linger_ms = (
+            LINGER_MS if self._may_fetch and self._demands.is_quarter_of_target(self.holdings.offered_records) else 0
+        )
         following = AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, batches, granted, self._ids,
             incarnation=self.incarnation, linger_ms=linger_ms,

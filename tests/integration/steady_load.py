@@ -186,9 +186,17 @@ class SteadyLoad:
         rows = records.select("partition", "offset").collect()
         self._seen["spark"].given((row["partition"], row["offset"]) for row in rows)
 
+    @property
+    def written(self) -> int:
+        """The number of records that were appended."""
+        return sum(self._ends.values())
+
     @contextmanager
-    def writing(self) -> Iterator[SteadyLoad]:
-        """Produce inside the block. AssertionError unless every record was finished once by each group."""
+    def writing(self, *, may_queries_restart: bool = False) -> Iterator[SteadyLoad]:
+        """Produce inside the block. AssertionError unless every record was finished once by each group.
+
+        Unless `may_queries_restart`, a query of the job that failed is an error as well.
+        """
         with _Writer(self._job.bootstrap_servers, self._topic, self._ends):
             self.await_deliveries()
             yield self
@@ -197,7 +205,7 @@ class SteadyLoad:
         for kind, group_id in self._groups.items():
             wait_until(lambda of=group_id: not audit(tables, of, ends), f"all is finished in {kind}", PATIENCE_S)
         assert {kind: seen.violations for kind, seen in self._seen.items()} == {kind: [] for kind in self._groups}
-        assert QUERY_FAILED not in self._job.log
+        assert may_queries_restart or QUERY_FAILED not in self._job.log
         assert self._job.process.exit_code is None
 
     def await_deliveries(self) -> None:

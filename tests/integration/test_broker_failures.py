@@ -13,64 +13,38 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from sharegroup.testing.gateway_process import GatewayProcess
-from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
-from tests.harness.share_group_job import ShareGroupJobRun
-from tests.integration.steady_load import PATIENCE_S, SteadyLoad
+from tests.integration.loaded_cluster import BROKERS, LoadedCluster, await_in_sync, loaded_cluster
+from tests.integration.steady_load import PATIENCE_S
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+    from tests.integration.steady_load import SteadyLoad
+
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
 
-TOPIC, PARTITIONS, BROKERS = "steady", 6, 3
 #: How long a fault lasts that nobody can see the effect of.
 FAULT_S = 10
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedKafkaCluster]:
-    properties = {"broker.session.timeout.ms": "6000"}
-    with EmbeddedKafkaCluster(
-        BROKERS, controllers=3, replication=3, min_insync_replicas=2, properties=properties,
-        features={"share.version": 0},
-    ) as kafka:  # fmt: skip
-        yield kafka
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedCluster]:
+    with loaded_cluster(spark, tmp_path_factory.mktemp("failures")) as loaded:
+        yield loaded
 
 
-@pytest.fixture(scope="module")
-def load(
-    cluster: EmbeddedKafkaCluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SteadyLoad]:
-    directory = tmp_path_factory.mktemp("failures")
-    times = {"group.share.session.timeout.ms": 45_000, "group.share.record.lock.duration.ms": 30_000}
-    cluster.create_topic(TOPIC, PARTITIONS)
-    with ShareGroupJobRun(directory, cluster.bootstrap_servers, group=times) as job:
-        job.start()
-        job.await_running()
-        config, logs = job.config_path, (directory / "one.log", directory / "two.log")
-        with GatewayProcess(config, logs[0]) as one, GatewayProcess(config, logs[1]) as two:
-            gateways = [one.bootstrap_servers, two.bootstrap_servers]
-            with SteadyLoad(spark, job, gateways, TOPIC, PARTITIONS, directory) as load:
-                yield load
+@pytest.fixture
+def cluster(loaded: LoadedCluster) -> EmbeddedKafkaCluster:
+    return loaded.cluster
 
 
-def await_in_sync(cluster: EmbeddedKafkaCluster, replicas: int = BROKERS) -> None:
-    """Wait until each partition of all topics has so many replicas in sync."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-
-    def are_in_sync() -> bool:
-        try:
-            topics = admin.list_topics(timeout=5).topics.values()
-        except KafkaException:
-            return False
-        return {len(part.isrs) for topic in topics for part in topic.partitions.values()} == {replicas}
-
-    wait_until(are_in_sync, f"{replicas} replicas in sync", PATIENCE_S)
+@pytest.fixture
+def load(loaded: LoadedCluster) -> SteadyLoad:
+    return loaded.load
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class ReservedDelivery:
         job.on_wanted(self._on_wanted)
 
     @property
-    def has_partitions(self) -> bool:
+    def needs_upkeep(self) -> bool:
         """Whether `upkeep` has work: a member waits or recently waited, or a row must be appended again."""
         return bool(self._partitions or self._unsent)
 

@@ -70,7 +70,7 @@ class ShareApis:
     @property
     def has_reservations(self) -> bool:
         """Whether offsets are reserved for members or will be reserved soon."""
-        return self._reserved is not None and self._reserved.has_partitions
+        return self._reserved is not None and self._reserved.needs_upkeep
 
     @property
     def reserved_records(self) -> int:

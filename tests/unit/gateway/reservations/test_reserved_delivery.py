@@ -275,11 +275,11 @@ def test_a_row_that_gives_back_is_appended_again_after_a_failure() -> None:
         gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         gateway.job.fail_last()
-        assert gateway.delivery.has_partitions
+        assert gateway.delivery.needs_upkeep
         gateway.delivery.upkeep()
         first, second = gateway.rows(UnreserveRequest)
         assert first == second
-        assert not gateway.delivery.has_partitions
+        assert not gateway.delivery.needs_upkeep
 
     run(scenario)
 
@@ -368,7 +368,7 @@ def test_reservation_that_was_granted_after_it_was_given_back_is_returned() -> N
         gateway.delivery.upkeep()
         gateway.respond((0, 31))
         assert [(row.reservation_epoch, row.ranges) for row in gateway.rows(UnreserveRequest)] == [(1, None), (1, None)]
-        assert not gateway.delivery.has_partitions
+        assert not gateway.delivery.needs_upkeep
 
     run(scenario)
 

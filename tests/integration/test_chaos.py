@@ -1,0 +1,111 @@
+"""For half an hour, the job, a gateway and a broker are killed or paused in turn, and no record is lost.
+
+Members of each kind read a topic that is written all the time, with reservations on. A task of the job that cannot
+reach the leader of a request topic for 8 s fails, and its query restarts. `CHAOS_MINUTES` sets another time, and
+`CHAOS_SEED` another order of faults.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.benchmarks.process_tree import ProcessTree
+from tests.harness.share_group_job import QUERY_FAILED
+from tests.integration.loaded_cluster import LoadedCluster, await_in_sync, loaded_cluster
+from tests.integration.metric_scrapes import Scrape
+from tests.integration.steady_load import PATIENCE_S
+from tests.integration.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from sharegroup.testing.logged_process import LoggedProcess
+
+MINUTES = float(os.environ.get("CHAOS_MINUTES", "30"))
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+#: How long a process is away at most. Locks last 30 s and sessions 45 s.
+LONGEST_S = 15.0
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(60 * MINUTES + 1_800)]
+
+
+class Fault(NamedTuple):
+    """What happens to which process. `active` lasts as long as its block."""
+
+    name: str
+    active: Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def dead(kill: Callable[[], None], start: Callable[[], object]) -> Iterator[None]:
+    kill()
+    yield
+    start()
+
+
+def faults(loaded: LoadedCluster, randomness: random.Random) -> list[Fault]:
+    """Each kind of process is killed once and paused once, by turns."""
+    gateway, broker = randomness.choice(loaded.gateways), randomness.choice(loaded.cluster.brokers)
+    number = broker.node_id
+
+    def paused(process: Callable[[], LoggedProcess]) -> Callable[[], AbstractContextManager[None]]:
+        return lambda: ProcessTree(process().pid).held()
+
+    def start_job() -> None:
+        loaded.job.start()
+        loaded.job.await_running()
+
+    kills = [
+        Fault("the job is killed", lambda: dead(lambda: loaded.job.process.kill(), start_job)),
+        Fault("a gateway is killed", lambda: dead(gateway.kill, gateway.start)),
+        Fault(f"broker {number} is killed", lambda: dead(broker.kill, broker.start)),
+    ]
+    pauses = [
+        Fault("the job is paused", paused(lambda: loaded.job.process)),
+        Fault("a gateway is paused", paused(lambda: gateway)),
+        Fault(f"broker {number} is paused", lambda: dead(broker.pause, broker.resume)),
+    ]
+    found = [randomness.sample(pair, 2) for pair in zip(kills, pauses, strict=True)]
+    return [first for first, _ in found] + [second for _, second in found]
+
+
+def test_processes_that_are_killed_and_paused_lose_no_record(spark: SparkSession, tmp_path: Path) -> None:
+    """After each six faults every record was finished once by each group, and none came after its acceptance."""
+    randomness = random.Random(SEED)
+    with loaded_cluster(spark, tmp_path) as loaded:
+        begin, number = time.monotonic(), 0
+        while time.monotonic() < begin + 60 * MINUTES:
+            with loaded.load.writing(may_queries_restart=True):
+                await_reserved_deliveries(loaded)
+                for fault in faults(loaded, randomness):
+                    number, fault_s = number + 1, randomness.uniform(0, LONGEST_S)
+                    with fault.active():
+                        time.sleep(fault_s)  # the length of the fault
+                    restored = time.monotonic()
+                    await_in_sync(loaded.cluster)
+                    loaded.load.await_deliveries()
+                    took = f"all groups went on after another {time.monotonic() - restored:.1f} s"
+                    print(f"fault {number}: {fault.name} for {fault_s:.1f} s; {took}", flush=True)
+            restarts = loaded.job.log_path.read_text(errors="replace").count(QUERY_FAILED)
+            records = f"{loaded.load.written} records, all finished once by each group"
+            print(f"after {number} faults: {records}; queries restarted {restarts} times", flush=True)
+
+
+def await_reserved_deliveries(loaded: LoadedCluster) -> None:
+    """Wait until both gateways deliver records that they had reserved."""
+    name = "sharegroup_gateway_acquired_records_total"
+
+    def deliver() -> bool:
+        return all(Scrape(port).value(name, way="reserved") > 0 for port in loaded.metrics_ports)
+
+    wait_until(deliver, "both gateways deliver reserved records", PATIENCE_S)
