@@ -102,10 +102,10 @@ def test_processes_that_are_killed_and_paused_lose_no_record(spark: SparkSession
 
 
 def await_reserved_deliveries(loaded: LoadedCluster) -> None:
-    """Wait until both gateways deliver records that they had reserved."""
+    """Wait until a gateway has delivered records that it had reserved. All members may be at one of the two."""
     name = "sharegroup_gateway_acquired_records_total"
 
     def deliver() -> bool:
-        return all(Scrape(port).value(name, way="reserved") > 0 for port in loaded.metrics_ports)
+        return any(Scrape(port).value(name, way="reserved") > 0 for port in loaded.metrics_ports)
 
-    wait_until(deliver, "both gateways deliver reserved records", PATIENCE_S)
+    wait_until(deliver, "a gateway delivers reserved records", PATIENCE_S)
