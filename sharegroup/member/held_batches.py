@@ -171,10 +171,10 @@ class HeldBatches:
         return count_records(self._offered.ranges) if self._offered else 0
 
     def overlaps(self, wanted: HeldRange) -> bool:
-        """Return whether an offset of this range is queued, on offer or in the running batch."""
+        """Return whether an offset of this range is queued, on offer, or in a batch that runs or will run again."""
         offered = self._offered.ranges if self._offered else ()
         is_running = self.running is not None and self.running.overlaps(wanted)
-        return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered))
+        return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered, *self._awaited))
 
     def add(self, acquired: Iterable[HeldRange], now_ms: int) -> None:
         """Queue acquired ranges. Ranges whose lock has expired already are ignored, because others can acquire them."""
@@ -212,9 +212,10 @@ class HeldBatches:
             self._claimed(now_ms)
 
     def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
-        """Do not return these queued ranges to the job, because their renewal has been requested.
+        """Do not return or release these ranges, because their renewal has been requested.
 
-        They belong to a batch of an earlier process. A request that returns them would take effect after the renewal.
+        They belong to a batch of an earlier process. A request that returns or releases them would take effect after
+        the renewal. The batch would then run with records that other members can acquire.
         """
         self._awaited = tuple(ranges)
 

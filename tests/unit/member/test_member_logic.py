@@ -439,6 +439,22 @@ def test_release_for_an_earlier_process_names_its_lock_deadline(job: InMemoryJob
     assert [row.lock_deadline_ms for row in job.acknowledgements()] == [until_ms]
 
 
+def test_late_response_does_not_release_a_batch_that_runs_again(job: InMemoryJob) -> None:
+    """The job sends a response twice after a restart. The second copy comes when the locks are renewed already."""
+    earlier = Drive(job, "earlier")
+    batch = earlier.claim()
+    drive = Drive(job)
+    drive.step()
+    beginning = drive.logic.begin(batch, job.now_ms())
+    job.send(drive.logic.step([], job.now_ms()), wait=True)  # the renewals
+    acquired = tuple(AcquiredRange(*held.acquired_range) for held in batch.ranges)
+    who = "earlier-1", "m", GROUP, TOPIC, TOPIC_ID, 0, "m"
+    job.respond(FetchResponse(*who, acquired=acquired, lock_deadline_ms=LOCK_MS))
+    drive.step()
+    assert beginning.poll(job.now_ms())
+    assert job.log_of("release") == []
+
+
 def test_metrics_count_batches_requests_and_acknowledgements() -> None:
     drive = Drive(InMemoryJob(records=150))
     start_ms = drive.job.now_ms()
