@@ -98,7 +98,8 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     """Check a group that should have finished all records below `log_end_offsets`. Return a sentence for each problem.
 
     If there are no problems, each offset entered a final state exactly once, the start offset of each partition is its
-    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway.
+    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway, or may
+    be left of such a reservation.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -117,7 +118,11 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
                 f"{name}: the start offset is {state.header.start_offset}, the log ends at {log_end_offset}"
             )
         # A record below the end of the log that is reserved only has no final state, which is reported above.
-        in_flight = [batch for batch in state.state_batches if batch.delivery_count or batch.member_id is None]
+        in_flight = [
+            batch
+            for batch in state.state_batches
+            if batch.delivery_count or (batch.member_id is None and batch.first_offset < log_end_offset)
+        ]
         open_batches = [batch for batch in in_flight if not batch.delivery_state.is_terminal]
         problems += [
             f"{name}: {batch.first_offset}..{batch.last_offset} is {batch.delivery_state.name}"

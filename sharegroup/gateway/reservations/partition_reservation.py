@@ -154,6 +154,11 @@ class PartitionReservation:
             return []
         return [OffsetRange(first, last) for first, last, _ in self._reserved.items(None, end_offset - 1)]
 
+    def is_behind(self, end_offset: int) -> bool:
+        """Return whether the next record, at `end_offset` (0: unknown), lies before all unused reserved offsets."""
+        first = next(iter(self._reserved), None)
+        return first is not None and 0 < end_offset < first[0]
+
     def use(self, ranges: Iterable[OffsetRange]) -> None:
         """Mark offsets as used, because a row that assigns them was sent."""
         for first, last in ranges:

@@ -18,7 +18,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sharegroup.config import IsolationLevel
 from sharegroup.gateway.groups.group_configs import GroupConfigs
@@ -115,10 +115,19 @@ class ReservedDelivery:
         self._assign(partition)
         self._reserve(partition)
 
-    def _on_acquired(self, key: SharePartitionKey, records: int) -> None:
-        """Count records that a micro-batch acquired. The number of offsets to reserve depends on this rate."""
-        if (partition := self._partitions.get(key)) is not None:
-            partition.rate.record(records, self._job.now_ms())
+    def _on_acquired(self, key: SharePartitionKey, acquired: Sequence[AcquiredRange]) -> None:
+        """Count records that a micro-batch acquired. The number of offsets to reserve depends on this rate.
+
+        If they are new records although this gateway has a reservation behind the end of the log, the offsets in front
+        of it are no longer reserved for anybody, because another gateway has stopped. A new reservation begins there.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            return
+        partition.rate.record(sum(last - first + 1 for first, last, _ in acquired), self._job.now_ms())
+        are_new = any(delivery_count == 1 for _, _, delivery_count in acquired)
+        if are_new and partition.reservation.is_behind(partition.end_offset):
+            self._give_back(partition)
 
     def upkeep(self) -> None:
         """Request more offsets where needed, return reservations that no member needs, and renew the leases."""

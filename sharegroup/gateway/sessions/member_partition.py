@@ -105,8 +105,8 @@ class MemberPartition:
         #: Called with records that the member releases, and the time until which the release is certain. Returns the
         #: rows that pass records on to waiting members, each with a task whose result is the append time.
         self.on_release: ReleaseHandler = lambda member, released, valid_until_ms: ()
-        #: Called with the share-partition and the number of records that a micro-batch acquired for the member.
-        self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
+        #: Called with the share-partition and the records that a micro-batch acquired for the member.
+        self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
 
     @property
     def is_static(self) -> bool:
@@ -234,9 +234,8 @@ class MemberPartition:
         ):
             self.unacquire(response.acquired)
         elif response.acquired:
-            records = sum(last - first + 1 for first, last, _ in response.acquired)
-            self._counts.count_acquired(records)
-            self.on_acquired(self.key, records)
+            self._counts.count_acquired(sum(last - first + 1 for first, last, _ in response.acquired))
+            self.on_acquired(self.key, response.acquired)
             self._send_demand(
                 self.read_ahead.records_to_request(now_ms), now_ms
             )  # the job's next micro-batch is about to start

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from sharegroup.config import Config
@@ -44,7 +44,7 @@ from sharegroup.protocol.share_session import (
     TopicIdPartition,
 )
 from sharegroup.protocol.topic_ids import parse_topic_id, topic_id_text
-from sharegroup.types import SharePartitionKey
+from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class MemberSessions:
         #: Called when a fetch of a member waits; None if this gateway does not reserve offsets.
         self.on_wait: Callable[[MemberPartition, int], None] | None = None
         #: Called with the share-partition and the number of records that a micro-batch acquired for a member.
-        self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
+        self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
         #: Called with records that a member releases; see `MemberPartition.on_release`.
         self.on_release: ReleaseHandler | None = None
         self.delivery_counts = DeliveryCounts()

@@ -72,6 +72,23 @@ def test_slice_is_for_the_records_that_came_by_the_job_as_well() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(("first", "delivery_count", "returned"), [(64, 1, 1), (64, 2, 0), (0, 1, 0)])
+def test_reservation_behind_offsets_of_a_stopped_gateway_is_returned(
+    first: int, delivery_count: int, returned: int
+) -> None:
+    """New records in front of it came by a micro-batch. Redelivered records may be from before the reservation."""
+
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((first, first + 31))
+        await gateway.deliver(0, 9)
+        gateway.wait(part)
+        gateway.job.acquire(0, 8, LOCK_MS, count=delivery_count)
+        assert len(gateway.rows(UnreserveRequest)) == returned
+
+    run(scenario)
+
+
 def test_records_go_to_the_member_that_was_served_least_recently() -> None:
     async def scenario(gateway: Gateway) -> None:
         first, second = gateway.member("m1"), gateway.member("m2")
