@@ -34,12 +34,13 @@ class BlockingCode:
         self._respond = group.respond
         group.respond = self._observe  # type: ignore[method-assign]
 
-    def wait(self, advance_ms: int = 0) -> None:
-        """Block, from a time at which the expected request is due."""
+    def wait(self, advance_ms: int = 0, cause: Callable[[], object] = lambda: None) -> None:
+        """Block, from a time at which the expected request is due, or after a call that causes it."""
         self.threads.append(threading.current_thread())
         if len(self.threads) == self._blocks_at:
             self._is_blocking.set()
             self._group.advance(advance_ms)
+            cause()
             self.is_over = self._has_arrived.wait(PATIENCE_S)
 
     async def _observe(self, connection: Any, request: Any) -> Any:
@@ -146,8 +147,7 @@ def test_stopped_run_leaves_the_group_while_a_deserializer_blocks() -> None:
     """The records of the fetch are released; their deserializer is not awaited."""
 
     def deserialize(data: bytes) -> bytes:
-        consumer.stop()
-        code.wait()
+        code.wait(cause=consumer.stop)
         return data
 
     group = group_of(b"0", b"1")
