@@ -82,15 +82,16 @@ def page(chromium: Browser, server: PageServer) -> Iterator[Page]:
 def test_from_the_groups_to_a_record_and_its_payload(page: Page) -> None:
     page.locator("#live a", has_text=GROUP_ID).click()
     page.locator("td a", has_text=TOPIC).first.click()
-    assert page.locator("svg.window rect.k-acknowledged, svg.window rect.k-acquired").count() > 0
+    page.locator("svg.window rect.k-acknowledged, svg.window rect.k-acquired").first.wait_for()
     before = page.locator(".ends span").nth(1).inner_text()
     page.locator("svg.window .zone").nth(2).click()
     page.wait_for_url("**first=**")
     assert page.locator(".ends span").nth(1).inner_text() != before
     page.locator("input[name=offset]").fill("7")
     page.locator("button", has_text="show").click()
-    assert page.locator("td", has_text="fetch").count() >= 1
+    page.locator("td", has_text="fetch").first.wait_for()
     page.locator("a", has_text="json").click()
+    page.wait_for_url("**json**")
     assert page.locator("pre").last.inner_text() == '{\n  "note": "<img src=x onerror=document.title=1>"\n}'
     assert page.title().startswith(TOPIC)
 
