@@ -203,6 +203,11 @@ class SteadyLoad:
         """The number of records that were appended."""
         return sum(self._ends.values())
 
+    def await_written(self, records: int) -> None:
+        """Wait until so many more records have been appended."""
+        until = self.written + records
+        wait_until(lambda: self.written >= until, f"{records} more records are appended", PATIENCE_S)
+
     @contextmanager
     def writing(self, *, may_queries_restart: bool = False) -> Iterator[SteadyLoad]:
         """Produce inside the block. AssertionError unless every record was finished once by each group.

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pytest
 
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from sharegroup.testing.logged_process import LoggedProcess
-
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "30"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
-#: How long a process is away at most. Locks last 30 s and sessions 45 s.
-LONGEST_S = 15.0
+#: A fault lasts until at most so many records have been appended meanwhile: about 15 s, and longer if appends wait for
+#: another leader. Locks last 30 s and sessions 45 s.
+MOST_RECORDS = 900
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(60 * MINUTES + 1_800)]
 
@@ -46,8 +45,15 @@ class Fault(NamedTuple):
     active: Callable[[], AbstractContextManager[None]]
 
 
+class Running(Protocol):
+    """A process that runs."""
+
+    @property
+    def pid(self) -> int: ...
+
+
 @contextmanager
-def dead(kill: Callable[[], None], start: Callable[[], object]) -> Iterator[None]:
+def killed(kill: Callable[[], None], start: Callable[[], object]) -> Iterator[None]:
     kill()
     yield
     start()
@@ -58,7 +64,7 @@ def faults(loaded: LoadedCluster, randomness: random.Random) -> list[Fault]:
     gateway, broker = randomness.choice(loaded.gateways), randomness.choice(loaded.cluster.brokers)
     number = broker.node_id
 
-    def paused(process: Callable[[], LoggedProcess]) -> Callable[[], AbstractContextManager[None]]:
+    def paused(process: Callable[[], Running]) -> Callable[[], AbstractContextManager[None]]:
         return lambda: ProcessTree(process().pid).held()
 
     def start_job() -> None:
@@ -66,14 +72,14 @@ def faults(loaded: LoadedCluster, randomness: random.Random) -> list[Fault]:
         loaded.job.await_running()
 
     kills = [
-        Fault("the job is killed", lambda: dead(lambda: loaded.job.process.kill(), start_job)),
-        Fault("a gateway is killed", lambda: dead(gateway.kill, gateway.start)),
-        Fault(f"broker {number} is killed", lambda: dead(broker.kill, broker.start)),
+        Fault("the job is killed", lambda: killed(lambda: loaded.job.process.kill(), start_job)),
+        Fault("a gateway is killed", lambda: killed(gateway.kill, gateway.start)),
+        Fault(f"broker {number} is killed", lambda: killed(broker.kill, broker.start)),
     ]
     pauses = [
         Fault("the job is paused", paused(lambda: loaded.job.process)),
         Fault("a gateway is paused", paused(lambda: gateway)),
-        Fault(f"broker {number} is paused", lambda: dead(broker.pause, broker.resume)),
+        Fault(f"broker {number} is paused", paused(lambda: broker)),
     ]
     found = [randomness.sample(pair, 2) for pair in zip(kills, pauses, strict=True)]
     return [first for first, _ in found] + [second for _, second in found]
@@ -88,17 +94,18 @@ def test_processes_that_are_killed_and_paused_lose_no_record(spark: SparkSession
             with loaded.load.writing(may_queries_restart=True):
                 await_reserved_deliveries(loaded)
                 for fault in faults(loaded, randomness):
-                    number, fault_s = number + 1, randomness.uniform(0, LONGEST_S)
+                    number, records = number + 1, randomness.randint(0, MOST_RECORDS)
                     with fault.active():
-                        time.sleep(fault_s)  # the length of the fault
+                        began = time.monotonic()
+                        loaded.load.await_written(records)
                     restored = time.monotonic()
                     await_in_sync(loaded.cluster)
                     loaded.load.await_deliveries()
                     took = f"all groups went on after another {time.monotonic() - restored:.1f} s"
-                    print(f"fault {number}: {fault.name} for {fault_s:.1f} s; {took}", flush=True)
+                    print(f"fault {number}: {fault.name} for {restored - began:.1f} s; {took}", flush=True)
             restarts = loaded.job.log_path.read_text(errors="replace").count(QUERY_FAILED)
-            records = f"{loaded.load.written} records, all finished once by each group"
-            print(f"after {number} faults: {records}; queries restarted {restarts} times", flush=True)
+            finished = f"{loaded.load.written} records, all finished once by each group"
+            print(f"after {number} faults: {finished}; queries restarted {restarts} times", flush=True)
 
 
 def await_reserved_deliveries(loaded: LoadedCluster) -> None:

@@ -156,8 +156,8 @@ class PartitionReservation:
 
     def is_behind(self, end_offset: int) -> bool:
         """Return whether the next record, at `end_offset` (0: unknown), lies before all unused reserved offsets."""
-        first = next(iter(self._reserved), None)
-        return first is not None and 0 < end_offset < first[0]
+        first_offset = self._reserved.first_offset
+        return first_offset is not None and 0 < end_offset < first_offset
 
     def use(self, ranges: Iterable[OffsetRange]) -> None:
         """Mark offsets as used, because a row that assigns them was sent."""

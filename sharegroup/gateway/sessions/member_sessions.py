@@ -86,7 +86,7 @@ class MemberSessions:
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Called when a fetch of a member waits; None if this gateway does not reserve offsets.
         self.on_wait: Callable[[MemberPartition, int], None] | None = None
-        #: Called with the share-partition and the number of records that a micro-batch acquired for a member.
+        #: Called with the share-partition and the records that a micro-batch acquired for a member.
         self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
         #: Called with records that a member releases; see `MemberPartition.on_release`.
         self.on_release: ReleaseHandler | None = None
