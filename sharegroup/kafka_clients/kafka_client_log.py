@@ -76,8 +76,8 @@ class OneLinePerOutage(logging.Filter):
             self._later(rest_s, self._check_end)
         elif left_out and began_s is not None:
             logger.warning(
-                "Kafka's clients logged no error for %(limit)g s: the outage took %(duration_s).1f s; %(count)d lines"
-                " were suppressed",
+                "the outage of the Kafka clients is over after %(duration_s).1f s: no error was logged in the last"
+                " %(limit)g s; %(count)d lines were suppressed during the outage",
                 LogFields(limit=self._quiet_s, duration_s=last_s - began_s, count=left_out),
             )
 

@@ -52,7 +52,10 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """Waits until `deadline_ms` for all responses to the rows of the round `awaited`."""
+    """The responses that a call waits for: those to the rows of `awaited`, a set of acknowledgements or renewals.
+
+    If `awaited` is None, there is nothing to wait for. The time limit is `deadline_ms`.
+    """
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms

@@ -463,7 +463,8 @@ class MemberLogic:
     def _header(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
         """Return the first fields of a request for ranges of one share-partition.
 
-        A response is requested although nothing waits for it. Without `reply_to`, the job would log each rejection.
+        `reply_to` is set although the member does not wait for the response, because the job logs a warning for each
+        rejected request without `reply_to`.
         """
         member_id = self.settings.member_id
         owner = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id

@@ -84,7 +84,10 @@ def create_log_end_offsets(
     finally:
         poll.close()
     if missing := sorted(set(partitions) - ends.keys()):
-        raise KafkaTimeoutError(f"no log end offset of {len(missing)} partitions, for example {missing[0]}")
+        raise KafkaTimeoutError(
+            f"the brokers did not return the log end offsets of {len(missing)} partitions in time, for example "
+            f"{missing[0]}"
+        )
     rows = [(partition.topic, partition.partition, offset) for partition, offset in ends.items()]
     spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
 

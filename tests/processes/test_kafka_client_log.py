@@ -151,7 +151,8 @@ def test_outage_is_one_line_at_its_start_and_one_at_its_end(caplog: pytest.LogCa
     outages.wait(0.1)
     assert written == [True, False, False, False, False]
     assert caplog.messages == [
-        "Kafka's clients logged no error for 10 s: the outage took 28.0 s; 4 lines were suppressed"
+        "the outage of the Kafka clients is over after 28.0 s: no error was logged in the last 10 s; 4 lines were"
+        " suppressed during the outage"
     ]
     assert outages.line(), "the next one"
 

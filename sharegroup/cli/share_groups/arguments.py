@@ -205,7 +205,7 @@ def _check_scopes(a: Arguments) -> None:
 def _check_other_options(a: Arguments) -> None:
     if a.describe:
         if a.offset is not None and not a.history:
-            raise UsageError("Option [offset] takes the option: [history]")
+            raise UsageError('Option "[offset]" can only be used with option "[history]"')
         if a.lag is not None and a.kind is not DescribeKind.OFFSETS:
             _reject_together(a, a.kind.value, "lag")
         if a.kind.needs_tables and a.config is None:

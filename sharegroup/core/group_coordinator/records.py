@@ -146,14 +146,14 @@ class SessionRecord(NamedTuple):
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """The assignment that a member receives with its next heartbeat. A soft record."""
+    """The assignment that a member receives with its next heartbeat. It is a soft record: no table stores it."""
 
     member_id: str
     assignment: Assignment
 
 
 class TargetAssignmentMetadataRecord(NamedTuple):
-    """The last run of the assignor. A soft record.
+    """The last run of the assignor. It is a soft record: no table stores it.
 
     `assignor` is the assignor's name. `assignment_timestamp_ms` is the time of the run, or None if it had nothing to
     assign.
@@ -164,7 +164,7 @@ class TargetAssignmentMetadataRecord(NamedTuple):
 
 
 class InitializationRecord(NamedTuple):
-    """The time since which the assignor waits for share-partitions to be initialized. A soft record.
+    """The time since which the assignor waits for share-partitions to be initialized. It is a soft record.
 
     `since_ms` is None when the wait ends.
     """

@@ -464,7 +464,7 @@ def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
 
 
 def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
-    """Return the member after it has received its target assignment with the current assignment epoch."""
+    """Return the member with its target assignment as assignment and the group's assignment epoch as epoch."""
     return member._replace(
         member_epoch=group.assignment_epoch,
         previous_member_epoch=member.member_epoch,

@@ -397,8 +397,9 @@ class ReservedDelivery:
             append_ms = await appended
         except JobUnavailableError as error:
             logger.info(
-                "%(share_partition)s: the outcome of an assignment is unknown: %(error)s",
-                LogFields(share_partition=partition.key, error=error),
+                "%(share_partition)s: records are not sent to member %(member)s, because it is unknown whether the row"
+                " that assigns them was appended: %(error)s",
+                LogFields(share_partition=partition.key, member=row.member_id, error=error),
             )
             append_ms = -1
         if not 0 <= append_ms <= row.valid_until_ms:

@@ -1,1 +1,1 @@
-"""Share sessions: records that their members hold, wait for, or will fetch next (read-ahead)."""
+"""Share sessions of members: the records that each member holds, and those buffered for it (read-ahead)."""

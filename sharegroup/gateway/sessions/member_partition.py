@@ -324,10 +324,11 @@ class MemberPartition:
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Start a new session. The job then releases all records that the member held through any gateway.
+        """Start a new session, so that the job releases all records that the member held through any gateway.
 
-        For a dynamic member, this sends a row. For a static member, the first demand reports the new session. Therefore
-        no other member can receive the released records before the job has processed this demand.
+        For a dynamic member, a request to release them is sent to the job. For a static member, none is sent: its first
+        demand contains the time at which the session was opened. When the job reads this demand, it releases the
+        records, and the static member acquires them before other members can.
         """
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""

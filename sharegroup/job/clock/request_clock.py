@@ -258,7 +258,7 @@ class RequestClock:
 
 
 class Waiting:
-    """The remaining time of one `read` call of a source, which waits for changes for at most `limit_ms`."""
+    """The time limit of one call that waits for changes. It may wait several times, for `limit_ms` in total."""
 
     def __init__(self, limit_ms: int) -> None:
         self._end = time.monotonic() + limit_ms / 1000

@@ -225,10 +225,10 @@ class CommitSteps:
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
     def _complete_lost_batches(self) -> None:
-        """Restore the rows of lost commits from outboxes.
+        """Restore the rows that other tables have lost, from the outboxes in the commits of the first table.
 
-        A table that was rolled back still has the transaction ids of the removed batches, and would skip rows with
-        these ids. The restored rows are therefore committed under `RECOVERED_APP_ID`.
+        If a table was rolled back, it still has the transaction ids of the batches that were removed, and would skip
+        new commits with these ids. The rows of such a table are therefore committed under `RECOVERED_APP_ID`.
         """
         for writer in self.writers[1:]:
             lost, newest = self._lost.get(writer.spec.name), self._first.last_info

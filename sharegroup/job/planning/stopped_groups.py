@@ -29,7 +29,8 @@ class StoppedGroups:
             if known.listing.get(row.key) != row:
                 del self._missing[group_id]
                 logger.warning(
-                    "group %(group)s is served again: %(error)s", LogFields(group=group_id, error=_changed(row))
+                    "group %(group)s is served again because %(detail)s",
+                    LogFields(group=group_id, detail=_changed(row)),
                 )
         return set(self._missing)
 

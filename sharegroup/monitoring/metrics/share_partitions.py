@@ -122,7 +122,7 @@ class _Oldest:
             heapq.heapify(self._heap)
 
     def first(self) -> int:
-        """Return the earliest time of all share-partitions. At least one time must be set."""
+        """Return the time of the group's oldest unfinished record, in ms. At least one time must be set."""
         while self._since.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0]

@@ -175,7 +175,7 @@ def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Opens HTTP connections that end at the deadline. They are used for proxies and in tests."""
+    """Opens HTTP connections that are closed when the request's deadline passes, for proxies and in tests."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
@@ -187,7 +187,10 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Opens HTTPS connections that end at the deadline. They use the certificates that Python trusts."""
+    """Opens HTTPS connections that are closed when the request's deadline passes.
+
+    Servers are verified with Python's default CA certificates.
+    """
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()

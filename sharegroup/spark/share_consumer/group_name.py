@@ -28,7 +28,7 @@ def check_group_type(kafka: ClientSettings, group_id: str) -> None:
             kinds = {found.group_type for found in admin.list_groups(types=()) if found.group_id == group_id}
     except KafkaError as error:
         logger.warning(
-            "group %(group)s: cannot check whether a group of another type has this name; joining: %(error)s",
+            "group %(group)s: joining without the check that no group of another type has this name: %(error)s",
             LogFields(group=group_id, error=error),
         )
         return

@@ -95,10 +95,10 @@ class VersionedTable(Protocol):
 
     @property
     def version(self) -> int:
-        """The handle's version."""
+        """The table version that this handle reads. The table may have a newer one."""
 
     def refresh(self) -> None:
-        """Go to the newest version."""
+        """Move the handle to the newest version of the table."""
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the highest transaction version (such as a batch id) of `app_id`; None if it has no commit here."""

@@ -105,7 +105,7 @@ def test_a_valid_combination_is_accepted(given: dict[str, Any]) -> None:
             DESCRIBE | {"history": True, "config": "conf.yaml"},
             "Option [history] takes the following options: [offset], [topic]",
         ),
-        (DESCRIBE | {"offset": 7}, "Option [offset] takes the option: [history]"),
+        (DESCRIBE | {"offset": 7}, 'Option "[offset]" can only be used with option "[history]"'),
     ],
 )
 def test_an_invalid_combination_is_rejected(given: dict[str, Any], message: str) -> None:

@@ -22,10 +22,11 @@ class _Entry(NamedTuple):
 
 
 class Incarnations:
-    """The process that joined last as each member, and the time of its join, for each share-partition of a shard.
+    """Stores the newest process of each member, to reject requests of the member's earlier processes.
 
-    A member has an entry only if its process has replaced another one. An entry that is loaded from the tables applies
-    to all share-partitions of the shard (partition None).
+    An entry belongs to a share-partition of the shard and a member, and contains the process and the time of its join.
+    A member has an entry only if its process has replaced another one. An entry that is loaded from the tables has
+    `partition` None, and applies to all share-partitions of the shard.
 
     At most `MAX_INCARNATIONS` entries are stored, and the oldest entry is evicted first. After an eviction, requests of
     the earlier process are no longer rejected here, but the group coordinator still rejects its heartbeats.
