@@ -175,13 +175,17 @@ class TailReader:
     async def read(self, node_id: int, read_committed: bool, session: FetchSession) -> None:
         """Send the next request of a fetch session and handle the response.
 
-        Raises UpstreamUnavailableError if the broker does not respond.
+        Raises UpstreamUnavailableError if the broker does not respond, or rejects a request that begins a session. If
+        it rejects another request, for example because it has evicted the session, the next request begins a new one.
         """
         step = session.next_step()
+        requested = session.partitions() if self._failed_s else []
         request = self._request(step, read_committed)
         connection = self._connections.get(node_id)
         response = await connection.ask(request, FetchResponse, IDS_FETCH_VERSION, TIMEOUT_S)
         if response.error_code:
+            if step.epoch == 0:
+                raise UpstreamUnavailableError(f"the broker rejects fetch requests with error {response.error_code}")
             session.reset()
             return
         session.on_response(response.session_id)
@@ -191,8 +195,8 @@ class TailReader:
             if topic_id is not None:
                 for found in topic.partitions:
                     self._apply(session, CacheKey(topic_id, found.partition_index, read_committed), found)
-        if self._failed_s:
-            for key in session.partitions():
+        for key in requested:
+            if session.offset(key) is not None:  # otherwise its read has failed now
                 self._failed_s.pop(key, None)
 
     def _request(self, step: FetchStep, read_committed: bool) -> FetchRequest:

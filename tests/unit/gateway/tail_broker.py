@@ -21,7 +21,8 @@ class TailBroker:
     def __init__(self) -> None:
         self.session_id = 7
         self.requests: list[Any] = []
-        self.error_code = 0
+        #: The error of the next response, or of all responses if `rejects_all`.
+        self.error_code, self.rejects_all = 0, False
         self.is_away, self.failures = False, 0
         self.log_start_offset = 0
         #: The error of each partition that the broker does not lead.
@@ -61,7 +62,9 @@ class TailBroker:
         if self.is_away:
             self.failures += 1
             raise UpstreamUnavailableError("away")
-        error_code, self.error_code = self.error_code, 0
+        error_code = self.error_code
+        if not self.rejects_all:
+            self.error_code = 0
         return FetchResponse(error_code=error_code, session_id=self.session_id, responses=found)
 
     def _found(self) -> list[Any]:

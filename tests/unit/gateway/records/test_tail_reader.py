@@ -145,6 +145,28 @@ async def test_partition_whose_reads_fail_for_long_is_lost(tails: Tails, failure
     assert (tails.lost, tails.reader.offset(KEY_A)) == ([KEY_A], None)
 
 
+async def test_partition_of_a_broker_that_rejects_all_requests_is_lost(tails: Tails) -> None:
+    tails.broker.error_code, tails.broker.rejects_all = int(ErrorCode.KAFKA_STORAGE_ERROR), True
+    tails.follow(A, 5)
+    await until(lambda: len(tails.broker.requests) == 2)
+    assert tails.lost == []
+    advance(LOST_AFTER_S)
+    await until(lambda: tails.lost)
+    assert tails.lost == [KEY_A]
+
+
+async def test_reads_of_another_partition_do_not_count_for_one_whose_reads_fail(tails: Tails) -> None:
+    tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    tails.follow(A, 5)
+    tails.follow(B, 9)
+    await until(lambda: tails.cluster.asked and tails.reader.offset(KEY_A) == 5)
+    tails.broker.append(B, 9, 1)  # the response to a request without the partition that has been added again
+    await until(lambda: tails.read)
+    advance(LOST_AFTER_S)
+    await until(lambda: tails.lost)
+    assert tails.lost == [KEY_A]
+
+
 async def test_partition_with_a_successful_read_between_failures_is_not_lost(tails: Tails) -> None:
     tails.follow(A, 5)
     await tails.fail()
