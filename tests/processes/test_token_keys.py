@@ -1,4 +1,4 @@
-"""A server of token keys that never completes its response."""
+"""Servers of token keys whose response never ends or is too large."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sharegroup.errors import InvalidConfigError
-from sharegroup.security.authentication.token_keys import fetch_keys
+from sharegroup.security.authentication.token_keys import MAX_BYTES, fetch_keys
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 #: The start of a TLS record of 16 KB.
@@ -64,4 +64,11 @@ def test_response_in_single_bytes_is_given_up(server: DrippingServer, scheme: st
     """Each byte arrives within the timeout of a read. The connection is closed, which the server notices."""
     with pytest.raises(InvalidConfigError, match=r"no complete response within 0\.3 s"):
         fetch_keys(f"{scheme}://127.0.0.1:{server.port}/keys", timeout_s=0.3)
+    server.thread.join()
+
+
+@pytest.mark.parametrize("server", [HEAD + b"\r\n" + bytes(MAX_BYTES + 1)], indirect=True, ids=["large"])
+def test_response_that_is_too_large_is_rejected_by_its_size(server: DrippingServer) -> None:
+    with pytest.raises(InvalidConfigError, match="larger than 1048576 bytes"):
+        fetch_keys(f"http://127.0.0.1:{server.port}/keys", timeout_s=60)
     server.thread.join()

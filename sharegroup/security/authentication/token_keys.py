@@ -103,18 +103,21 @@ def read_keys(path: str) -> TokenKeys:
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
     """Request a key set from a server.
 
-    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or the response is invalid.
+    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or if the response is invalid
+    or larger than `MAX_BYTES`.
     """
     with _Deadline(timeout_s) as deadline:
         opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
         try:
             with opener.open(url, timeout=timeout_s) as response:
-                text = response.read(MAX_BYTES)
+                text = response.read(MAX_BYTES + 1)
         except (OSError, ValueError, EOFError, HTTPException) as error:  # URLError is an OSError, as are those of TLS
             reason = deadline.problem or str(error)
             raise InvalidConfigError(url, [f"cannot be read: {reason}"]) from error
         if deadline.problem:
             raise InvalidConfigError(url, [f"cannot be read: {deadline.problem}"])
+    if len(text) > MAX_BYTES:
+        raise InvalidConfigError(url, [f"cannot be read: the response is larger than {MAX_BYTES} bytes"])
     return parse_keys(text, url)
 
 
