@@ -13,7 +13,7 @@ from tests.simulation.spark.spark_member import SparkMember
 from tests.simulation.wire.wire_habits import HABITS
 from tests.simulation.wire.wire_member import GOOD as WELL_BEHAVED
 from tests.simulation.wire.wire_member import WireMember
-from tests.simulation.world import RESERVATIONS, World
+from tests.simulation.world import RELEASING_GROUP, RESERVATIONS, World
 
 AnyMember = RowMember | SparkMember | WireMember
 _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
@@ -172,7 +172,7 @@ class Group:
 class ReleasingGroup:
     """A group of three consumers that release half of their records, in the runs with reservations."""
 
-    group_id = "releasing"
+    group_id = RELEASING_GROUP
 
     def __init__(self, fleet: GatewayFleet, topics: tuple[str, ...]) -> None:
         self._fleet, self._topics = fleet, topics

@@ -73,6 +73,8 @@ _BEHIND_MS = (0, 20, 300, 1_500)
 NO_TOPIC_IDS = "no_topic_ids"  # their release has no topic ids
 #: A property of a run's gateways: they reserve records for members that wait.
 RESERVATIONS = "reservations"
+#: The group that releases half of its records, in runs with reservations.
+RELEASING_GROUP = "releasing"
 
 GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (
     "__share_group_requests", "__share_partition_requests", "__share_group_responses"
@@ -188,8 +190,9 @@ def make_world(
 
 def _config(random: Random, faults: Collection[str]) -> Mapping[str, object]:
     named = {"share.client.id.as.instance.id": True}
+    groups = [*(f"group-{number}" for number in range(1, 10)), RELEASING_GROUP]
     return {
-        "groups": {f"group-{number}": named for number in range(1, 10)} if "static_members" in faults else {},
+        "groups": dict.fromkeys(groups, named) if "static_members" in faults else {},
         "job": {
             "operator.shards": random.choice((1, 1, 2, 3)),
             "log.idle.poll.interval.ms": 10_000,
