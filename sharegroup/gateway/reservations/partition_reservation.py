@@ -64,8 +64,9 @@ class PartitionReservation:
         self._slice = 0
         #: The number of offsets that are reserved but not used. May be read on another thread.
         self.unused_count = 0
-        #: {id of a request without a response: time at which it was sent}, oldest first.
-        self._requests: dict[str, int] = {}
+        #: {id of a request without a response: time at which it was sent}, oldest first. The time is None if the
+        #: response may never come. The job may have applied such a request nevertheless.
+        self._requests: dict[str, int | None] = {}
         self._not_before_ms = self._response_ms = 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -86,18 +87,18 @@ class PartitionReservation:
 
     @property
     def is_ample(self) -> bool:
-        """Whether more than half of the last slice is unused, and no request is open."""
+        """Whether more than half of the last slice is unused, and no request is without a response."""
         return 2 * self.unused_count > self._slice > 0 and not self._requests
 
     def may_request(self, now_ms: int) -> bool:
         """Return whether more offsets may be requested now.
 
-        At least half of the last slice (the offsets of one request) must be used. No request may be open, and the pause
-        after a failure must have ended.
+        At least half of the last slice (the offsets of one request) must be used. No response may be expected, and the
+        pause after a failure must have ended.
         """
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
-        return all(now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
+        return all(asked_ms is None or now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
 
     def record_request(self, request_id: str, now_ms: int) -> None:
         """Record that a row that requests offsets was sent."""
@@ -108,12 +109,11 @@ class PartitionReservation:
 
         Returns False if the response is not applied, because it is repeated, outdated, an error or of an earlier epoch.
         """
-        asked_ms = self._requests.get(response.id)
-        if asked_ms is None:
+        if response.id not in self._requests:
             return False
-        # A response to an earlier request would be older.
-        self._requests = {other: sent_ms for other, sent_ms in self._requests.items() if sent_ms > asked_ms}
-        self._response_ms = now_ms - asked_ms
+        asked_ms = self._remove_requests_until(response.id)  # a response to an earlier request would be older
+        if asked_ms is not None:
+            self._response_ms = now_ms - asked_ms
         if response.error_code or response.reservation_epoch != self.epoch:
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
             return False
@@ -132,20 +132,38 @@ class PartitionReservation:
         self.static_record_lock_duration_ms = response.static_record_lock_duration_ms
         return True
 
-    def record_failure(self, request_id: str, now_ms: int) -> None:
-        """Record that a row that requests offsets could not be appended."""
-        if self._requests.pop(request_id, None) is not None:
+    def record_rejection(self, request_id: str, now_ms: int) -> None:
+        """Record that the job has rejected a request. It has not reserved offsets for it."""
+        if request_id in self._requests:
+            del self._requests[request_id]
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
 
-    def mark_request_lost(self) -> None:
-        """Treat open requests as lost, because the job has restarted."""
-        self._requests.clear()
+    def record_failure(self, request_id: str, now_ms: int) -> None:
+        """Record that the append of a request has failed. The row may be in the request topic nevertheless."""
+        if request_id in self._requests:
+            self._requests[request_id] = None
+            self._not_before_ms = now_ms + FAILURE_PAUSE_MS
+
+    def expect_no_response(self) -> None:
+        """Allow the next request although responses are missing, because the job has restarted.
+
+        The job may still read and apply the previous requests.
+        """
+        self._requests = dict.fromkeys(self._requests)
+
+    def _remove_requests_until(self, request_id: str) -> int | None:
+        """Remove a request and all earlier ones. Return the time at which it was sent, if its response was expected."""
+        while True:
+            oldest = next(iter(self._requests))
+            sent_ms = self._requests.pop(oldest)
+            if oldest == request_id:
+                return sent_ms
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     @property
     def may_hold(self) -> bool:
-        """Whether the job may hold reserved offsets: some are unused, or a request for offsets is open."""
+        """Whether the job may hold reserved offsets: some are unused, or a request for offsets has no response."""
         return bool(self._reserved or self._requests)
 
     def assignable_ranges(self, end_offset: int) -> list[OffsetRange]:

@@ -205,7 +205,7 @@ class ReservedDelivery:
         match row:
             case NewLeaderBroadcast():
                 for partition in self._partitions.values():
-                    partition.reservation.mark_request_lost()
+                    partition.reservation.expect_no_response()
             case TopicDeletedBroadcast():
                 for partition in self._partitions.values():
                     if partition.key.topic_id == row.topic_id:
@@ -259,7 +259,7 @@ class ReservedDelivery:
                 LogFields(share_partition=partition.key, error=response.error_message),
             )
         if not isinstance(response, ReserveResponse):
-            partition.reservation.record_failure(response.id, self._job.now_ms())
+            partition.reservation.record_rejection(response.id, self._job.now_ms())
         elif partition.reservation.apply_response(response, self._job.now_ms()):
             if partition.reservation.unused_count:
                 self._follow(partition)

@@ -80,9 +80,37 @@ def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
     assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS - 1) is None
     assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS) == MIN_SLICE
     reservation.record_request("r2", LOST_AFTER_MS)
-    reservation.mark_request_lost()
+    reservation.expect_no_response()
     assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS) == MIN_SLICE
-    assert not reservation.apply_response(response((7, 38), request_id="r2"), LOST_AFTER_MS)
+
+
+def test_a_request_before_a_restart_of_the_job_may_hold_offsets() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.expect_no_response()
+    assert reservation.may_hold
+    assert reservation.apply_response(response((7, 38), request_id="r1"), 300_000)
+    assert reservation.unused_count == 32
+    reservation.use([OffsetRange(7, 38)])
+    assert reservation.records_to_reserve(1, 100, 300_000) == 300, "the outage does not count as a response time"
+
+
+def test_a_request_whose_append_failed_may_hold_offsets_until_the_next_response() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.record_failure("r1", 0)
+    assert reservation.may_hold
+    reservation.record_request("r2", FAILURE_PAUSE_MS)
+    assert reservation.apply_response(response(request_id="r2"), FAILURE_PAUSE_MS)
+    assert not reservation.may_hold
+
+
+def test_a_rejected_request_holds_no_offsets() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.record_rejection("r1", 0)
+    assert not reservation.may_hold
+    assert reservation.records_to_reserve(1, 0, FAILURE_PAUSE_MS - 1) is None
 
 
 def test_more_is_requested_when_half_is_used() -> None:

@@ -325,6 +325,20 @@ def test_restarted_job_is_asked_again_and_a_deleted_topic_is_not_read() -> None:
     run(scenario)
 
 
+def test_request_before_a_restart_of_the_job_is_given_back_without_a_response() -> None:
+    """The new process of the job reads the request, and would keep the offsets reserved while this gateway runs."""
+
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.job.tell(NewLeaderBroadcast())
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = EMPTY_IDLE_MS
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
+
+
 def test_uncommitted_records_are_not_assigned_after_the_group_was_altered() -> None:
     async def scenario(gateway: Gateway) -> None:
         gateway.member("m1")
