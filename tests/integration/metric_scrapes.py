@@ -36,6 +36,10 @@ class Scrape:
         """Of one series; 0 where there is none."""
         return self.samples.get((name, frozenset(labels.items())), 0.0)
 
+    def sum(self, name: str) -> float:
+        """Of all series of a metric."""
+        return sum(value for (found, _), value in self.samples.items() if found == name)
+
     @property
     def names(self) -> set[str]:
         """Of all samples."""

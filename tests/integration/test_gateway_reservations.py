@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
-GIVEN = "sharegroup_gateway_acquired_records_total"
+GIVEN, RESERVED = "sharegroup_gateway_acquired_records_total", "sharegroup_reserved_records"
 #: Records that a test produces one by one until enough of them came by reservation.
 MOST = 500
 
@@ -75,6 +75,8 @@ def test_records_are_delivered_with_locks_of_a_second(
             lambda produced: member.poll_until(lambda: len(member.accepted) == produced),
         )
         assert reserved_records(metrics_port) >= 20
+        port = share_group_job.config.job.metrics_port
+        member.poll_until(lambda: Scrape(port).sum(RESERVED) > 0)
         assert group.await_finished(member).outcomes == {"accepted": produced}
 
 

@@ -55,7 +55,7 @@ class SharePartitionSizes:
                 self._set_oldest(before[0], key, None)
             return False
         label = before[0] if before else self._labels.label_of(sizes.group_id)
-        sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, sizes.reserved, 1
+        sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, sizes.reserved_count, 1
         end = max(sizes.log_end_offset, sizes.end_offset) if sizes.lag else sizes.start_offset
         ages = add_observation(before[2] if before else (), sizes.start_offset, end, now_ms)
         self._known[key] = label, sums, ages

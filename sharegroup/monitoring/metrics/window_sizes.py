@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Self
 class WindowSizes(NamedTuple):
     """The sizes of a share-partition: offsets and counts, defined as in the table `share_group_state`.
 
-    `log_end_offset` is -1 while the end of the log is not known. If `is_managed` is False, the operator no longer
-    manages the share-partition, and the sizes have no meaning.
+    `end_offset` is the offset after the last record in flight. `reserved_count` offsets after it are reserved for
+    gateways, and have no records yet. `log_end_offset` is -1 while the end of the log is not known. If `is_managed` is
+    False, the operator no longer manages the share-partition, and the sizes have no meaning.
     """
 
     group_id: str
@@ -20,6 +21,7 @@ class WindowSizes(NamedTuple):
     delivery_complete_count: int = 0
     available_count: int = 0
     log_end_offset: int = -1
+    reserved_count: int = 0
     is_managed: bool = True
 
     @classmethod
@@ -33,27 +35,18 @@ class WindowSizes(NamedTuple):
         return self.end_offset - self.start_offset
 
     @property
-    def reserved(self) -> int:
-        """Number of offsets after the end of the log that are reserved for gateways. They have no records yet."""
-        return min(self._held, max(0, self.end_offset - self.log_end_offset)) if self.log_end_offset >= 0 else 0
-
-    @property
     def acquired(self) -> int:
         """Number of acquired records.
 
         Records in flight without a known state count as acquired. They only occur in states that other programs wrote.
         """
-        return self._held - self.reserved
-
-    @property
-    def _held(self) -> int:
         return max(0, self.in_flight - self.delivery_complete_count - self.available_count)
 
     @property
     def lag(self) -> int:
         """Number of unfinished records (KIP-1226). If the log end offset is not known, only records in flight count."""
         after = max(self.log_end_offset, self.end_offset)
-        return after - self.start_offset - self.delivery_complete_count - self.reserved
+        return after - self.start_offset - self.delivery_complete_count
 
     @property
     def available(self) -> int:

@@ -310,18 +310,20 @@ class ManagedPartition:
         return self.window.state_batches_in(ranges)
 
     def window_sizes(self, key: SharePartitionKey) -> WindowSizes:
-        """Return the sizes of the window for metrics. Reserved offsets after the end of the log do not count."""
+        """Return the sizes of the window for metrics, which end at the last record."""
         window = self.window
-        end_offset = window.end_offset
-        if end_offset > window.log_end_offset and window.reservers():
-            end_offset = max(window.delivered_end_offset, window.log_end_offset)
+        reserved_count = 0
+        if window.reservers():
+            last_end_offset = max(window.delivered_end_offset, window.log_end_offset)
+            reserved_count = max(0, window.end_offset - last_end_offset)
         return WindowSizes(
             *key,
             window.start_offset,
-            end_offset,
+            window.end_offset - reserved_count,
             window.delivery_complete_count,
             window.available_count,
             -1 if self.log is None else window.log_end_offset,
+            reserved_count,
         )
 
     # -- the operator's state --------------------------------------------------------------------------------------

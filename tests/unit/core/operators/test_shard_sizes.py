@@ -49,13 +49,13 @@ def test_unknown_log_has_no_end_offset() -> None:
     assert told(CountedShard().batch(config(), load(3, None), at=0)) == [window(0, 3, 3, 0, 0, -1)]
 
 
-def test_reserved_offsets_are_not_in_the_sizes() -> None:
+def test_reserved_offsets_without_records_are_counted_apart() -> None:
     shard = CountedShard()
     reserve = ReserveRequest(
         "r", GROUP, TOPIC, TOPIC_ID, 0, "", -1, "gateway", records=8, lease_ms=9, reservation_epoch=1
     )
-    assert told(shard.batch(config(), load(0, (0, 0)), shard.line(reserve, 0), at=0)) == [window(0, 0, 0, 0, 0, 0)]
-    assert told(shard.batch(log(3), at=1)) == [window(0, 0, 3, 0, 0, 3)]
+    assert told(shard.batch(config(), load(0, (0, 0)), shard.line(reserve, 0), at=0)) == [window(0, 0, 0, 0, 0, 0, 8)]
+    assert told(shard.batch(log(3), at=1)) == [window(0, 0, 3, 0, 0, 3, 5)]
 
 
 def test_sizes_are_not_reported_without_metrics() -> None:

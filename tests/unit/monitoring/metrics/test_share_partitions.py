@@ -34,9 +34,11 @@ def test_sizes_are_derived_from_offsets_and_counts() -> None:
 
 
 def test_reserved_offsets_are_no_lag_and_not_acquired() -> None:
-    """Offsets 10..49 in flight, of which 5 are finished and 3 are available again; the log ends at 30."""
-    window = sizes("g", 0, 10, 50, 5, 3, 30)
-    assert (window.reserved, window.acquired, window.lag, window.available) == (20, 12, 15, 3)
+    """Offsets 10..29 in flight, of which 5 are finished and 3 are available again; the log ends at 30."""
+    counted = SharePartitionSizes(GroupLabels(10), 10)
+    counted.update(sizes("g", 0, 10, 30, 5, 3, 30, 20), NOW_MS)
+    metrics = catalogue.RESERVED, catalogue.ACQUIRED, catalogue.LAG, catalogue.AVAILABLE, catalogue.IN_FLIGHT
+    assert [shown(counted, metric)[("g",)] for metric in metrics] == [20, 12, 15, 3, 20]
 
 
 def test_an_unknown_log_end_adds_no_lag() -> None:
