@@ -72,6 +72,7 @@ def append(producer: KafkaProducer, topic: str, name: str) -> None:
     producer.flush()
 
 
+@pytest.mark.thorough
 def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
     share_group_job: ShareGroupJobRun,
     gateways: tuple[GatewayProcess, GatewayProcess],
