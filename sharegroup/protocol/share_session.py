@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.rows.row_fields import MAX_MEMBER_ID_LENGTH
 from sharegroup.protocol.short_names import LONGEST, shorten_name
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
-MAX_MEMBER_ID_LENGTH = 36
 #: Maximum number of partitions in a session. There is a limit because each fetch iterates over all partitions. It is
 #: higher than the number of partitions that a broker should lead (Kafka recommends 4,000).
 MAX_PARTITIONS = 10_000

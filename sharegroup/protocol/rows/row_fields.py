@@ -79,10 +79,12 @@ def text(
     `may_be_empty` is False.
     """
     value = row.get(field, default)
-    if not isinstance(value, str) or not (value or may_be_empty):
+    if not isinstance(value, str):
         raise InvalidFieldError(
             f"the field {field} is missing" if field not in row else f"{field} must be a string", row
         )
+    if not value and not may_be_empty:
+        raise InvalidFieldError(f"{field} must not be empty", row)
     if len(value) > max_length:
         raise InvalidFieldError(f"{field} has more than {max_length} characters", row)
     return value

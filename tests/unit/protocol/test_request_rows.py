@@ -273,12 +273,12 @@ def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -
     ("kind", "values", "problem"),
     [
         (FETCH, {"group_id": ...}, "the field group_id is missing"),
-        (FETCH, {"group_id": ""}, "group_id must be a string"),
+        (FETCH, {"group_id": ""}, "group_id must not be empty"),
         (FETCH, {"group_id": 5}, "group_id must be a string"),
         (FETCH, {"topic": ...}, "the field topic is missing"),
         (FETCH, {"topic": None}, "topic must be a string"),
         (FETCH, {"topic_id": ...}, "the field topic_id is missing"),
-        (FETCH, {"topic_id": ""}, "topic_id must be a string"),
+        (FETCH, {"topic_id": ""}, "topic_id must not be empty"),
         (FETCH, {"topic_id": LONG}, "topic_id has more than 1024 characters"),
         (FETCH, {"partition": ...}, "the field partition is missing"),
         (FETCH, {"partition": "0"}, f"partition must be an integer from 0 to {MAX_INT32}"),
@@ -330,9 +330,9 @@ def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -
         (RESERVE, {"reservation_epoch": ...}, "the field reservation_epoch is missing"),
         (ASSIGN, {"member_id": ...}, "the field member_id is missing"),
         (ASSIGN, {"ranges": []}, RANGES_MUST_BE),
-        (ASSIGN, {"requester": ""}, "requester must be a string"),
+        (ASSIGN, {"requester": ""}, "requester must not be empty"),
         (ASSIGN, {"reservation_epoch": -1}, f"reservation_epoch must be an integer from 0 to {MAX_INT32}"),
-        (REASSIGN, {"to_member_id": ""}, "to_member_id must be a string"),
+        (REASSIGN, {"to_member_id": ""}, "to_member_id must not be empty"),
         (REASSIGN, {"to_incarnation_id": 1}, "to_incarnation_id must be a string"),
         (REASSIGN, {"lock_duration_ms": 0}, f"lock_duration_ms must be an integer from 1 to {MAX_INT32}"),
         (ASSIGN, {"lock_duration_ms": 0}, f"lock_duration_ms must be an integer from 1 to {MAX_INT32}"),
@@ -483,5 +483,5 @@ def test_a_row_header_has_the_fields_of_each_constructor_in_order(kind: type[Any
 
 
 def test_a_reservation_needs_a_requester() -> None:
-    with pytest.raises(InvalidFieldError, match="reply_to must be a string"):
+    with pytest.raises(InvalidFieldError, match="reply_to must not be empty"):
         decode(row(RESERVE, reply_to=""))
