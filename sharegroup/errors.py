@@ -114,7 +114,7 @@ class InvalidRequestRow(ShareGroupError):
 
 
 class IllegalTransitionError(ShareGroupError):
-    """A state machine was asked for a transition that its table does not contain. This is a defect of this project."""
+    """A transition or record is illegal in the current state of a state machine. This is a defect of this project."""
 
 
 class FencedLeaderError(ShareGroupError):

@@ -125,7 +125,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 def is_reserved(state: RecordState, delivery_count: int) -> bool:
-    """Return whether records in this state are reserved: a gateway holds them and has not sent them to a member."""
+    """Return whether records in this state are reserved: a gateway holds them and has not assigned them to a member."""
     return delivery_count == 0 and state is RecordState.ACQUIRED
 
 
@@ -133,7 +133,8 @@ class StateBatch(NamedTuple):
     """A range of records in one state: an entry of StateBatches (KIP-932) with two additional fields.
 
     These fields are `member_id`, the member that holds the records, and `lock_deadline_ms`. They are set if
-    `delivery_state` is ACQUIRED and the batch comes from this project's tables. Kafka stores no ACQUIRED batches.
+    `delivery_state` is ACQUIRED and the batch comes from this project's tables. Kafka stores no ACQUIRED batches. In a
+    batch of reserved records, `member_id` is the id of the reserver, and there is no deadline.
     """
 
     first_offset: int
@@ -175,6 +176,6 @@ class ConfigSource(str, Enum):
 #: The `config_source` of a special row in a group's configs. The row's `config_value` is the time of the last request
 #: that altered the configs, in ms since the epoch by the brokers' clocks.
 LAST_ALTERED = "LAST_ALTERED"
-#: The key of the time of the last alteration, in a `config` row. Such a row sends the configs of a group to its
-#: share-partitions.
+#: The key of the time at which a request last altered the group's configs, in the JSON object of a `config` input row
+#: (`core.operators.rows`).
 LAST_ALTERED_MS = "last_altered_ms"

@@ -79,7 +79,10 @@ class AsyncShareConsumer(HandlesRecords):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription. The next poll joins the group, and `unsubscribe` leaves it."""
+        """Replace the subscription. The next poll joins the group if the consumer is not a member yet.
+
+        Raises ValueError if `topics` is empty or contains an empty name.
+        """
         self._check_open()
         if not topics or isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
             raise ValueError(f"topics must be a collection of names: {topics!r}")
@@ -92,7 +95,7 @@ class AsyncShareConsumer(HandlesRecords):
         return set(self._core.membership.topics)
 
     async def unsubscribe(self) -> None:
-        """Send the acknowledgements and leave the group. Records without an acknowledgement are released."""
+        """Clear the subscription and leave the group. Records are acknowledged or released as by `close`."""
         self._check_open()
         await self._leave(CLOSE_TIMEOUT_S)
         self._core.membership.subscribe(())
@@ -119,7 +122,10 @@ class AsyncShareConsumer(HandlesRecords):
         return records
 
     async def __aiter__(self) -> AsyncIterator[Record[Any]]:
-        """Yield records without end. In implicit mode, a record is accepted when the loop requests the next one."""
+        """Yield records without end. All records of one poll are yielded before the next poll.
+
+        In implicit mode, the next poll or commit accepts the records that were yielded before it.
+        """
         while True:
             record = self.deliver_one()
             if record is None:
@@ -250,9 +256,10 @@ class AsyncShareConsumer(HandlesRecords):
             loop.call_soon_threadsafe(self._changed.set)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Leave the group. In explicit mode, send the acknowledgements first. All other records are released.
+        """Leave the group, and release the records that are not acknowledged. A second call has no effect.
 
-        A second call has no effect.
+        In explicit mode, the acknowledgements that the application has set are sent first. In implicit mode, no further
+        records are accepted.
         """
         if self._is_closed:
             return
@@ -279,7 +286,7 @@ class AsyncShareConsumer(HandlesRecords):
         self.settings = self._core.begin_handling()
 
     def limit_fetches(self, records: int, size: int) -> None:
-        """Set limits for the records and bytes of the next fetches. The limits of the settings still apply."""
+        """Limit the next fetches to `records` records and `size` bytes. The limits of the settings still apply."""
         self._core.limit_fetches(records, size)
 
     def note_handling(self) -> None:
@@ -294,7 +301,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.commit_after_turns()
 
     def possession(self, record: Record[Any]) -> Possession:
-        """Return whether this consumer still holds the record, so that it can be acknowledged."""
+        """Return whether this consumer holds the record, is renewing its lock, or has lost it."""
         return self._core.in_hand.possession(record)
 
     def give_back(self, records: Iterable[Record[Any]]) -> None:
@@ -302,7 +309,10 @@ class AsyncShareConsumer(HandlesRecords):
         self._core.give_back(records, self.clock.now_ms())
 
     def deliver_one(self) -> Record[Any] | None:
-        """Return one fetched record; None if `fill` must be called first. Any thread may call this, one at a time."""
+        """Return one fetched record; None if `fill` must be called first.
+
+        Any thread may call this, but not two threads at the same time.
+        """
         return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
@@ -384,7 +394,10 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.raise_problem()
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Wait until a response, an assignment or a wakeup has arrived since the previous wait, or until `until_ms`."""
+        """Wait for a response, a new assignment or a wakeup, at most until `until_ms`. Raises WakeupError.
+
+        If one of these has arrived since the previous wait, return immediately.
+        """
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")

@@ -72,7 +72,10 @@ class Cluster:
         return found
 
     def note_leader(self, topic_id: UUID, partition: int, leader: int, endpoints: Iterable[Any]) -> None:
-        """Store the new leader from a response. If the response has no known leader, mark the metadata stale."""
+        """Store a partition's new leader, and the broker addresses `endpoints`, from a response.
+
+        If the address of the leader is not known, mark the metadata stale.
+        """
         for node in endpoints:
             self._addresses[node.node_id] = (node.host, node.port)
         if leader >= 0 and leader in self._addresses:
@@ -189,7 +192,7 @@ class Cluster:
         return await connection.ask(request, response, version, (self._settings.request_timeout_ms + wait_ms) / 1000)
 
     async def _connection(self, address: Address, role: str) -> Connection:
-        """Return the open connection, or open a new one. Concurrent callers share one attempt."""
+        """Return the broker's open connection for this role, or open one. Concurrent callers wait for each other."""
         async with self._locks.setdefault((address, role), asyncio.Lock()):
             connection = self._connections.get((address, role))
             if connection is None or not connection.is_open:

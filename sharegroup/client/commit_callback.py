@@ -39,7 +39,7 @@ class CommitCallbackRunner:
             self._results.extend(results)
 
     def check(self) -> None:
-        """Raise IllegalStateError if the callback makes this call, because the callback must not use the consumer."""
+        """Raise IllegalStateError if this thread is running the callback, which must not use the consumer."""
         if self._thread_id == threading.get_ident():
             raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
 

@@ -79,7 +79,7 @@ class ShareConsumer(HandlesRecords):
         return self._run(self._consumer.poll, timeout_s)
 
     def __iter__(self) -> Iterator[Record[Any]]:
-        """Yield records without end. In implicit mode, a record is accepted when the loop requests the next one."""
+        """See AsyncShareConsumer.__aiter__."""
         while True:
             with self._using():
                 record = self._consumer.deliver_one()

@@ -113,7 +113,7 @@ class RecordDecoder:
         delivery: Delivery,
         found: Decoded,
     ) -> None:
-        """Acknowledge the acquired offsets of a batch that `error` left undecoded. `kind` is the acknowledge type."""
+        """Acknowledge as `kind` the acquired offsets of a batch that were not decoded because of `error`."""
         rest = [offset for offset in _offsets(batch) if offset in counts]
         for offset in rest:
             del counts[offset]

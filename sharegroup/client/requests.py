@@ -43,7 +43,7 @@ MODES_VERSION = 2
 
 
 class Requests:
-    """Sends the requests of one consumer. `on_change` is called after each change that a waiting poll must see."""
+    """Sends the requests of one consumer. `on_change` is called after each change that must wake a waiting poll."""
 
     def __init__(
         self, settings: ConsumerSettings, core: ConsumerCore, connector: Connector, on_change: Callable[[], None]

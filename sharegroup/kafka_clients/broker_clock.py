@@ -24,7 +24,7 @@ class BrokerClock:
 
     def __init__(self) -> None:
         self._offset_ms = 0
-        #: The bounds of the offset; None before the first append.
+        #: The bounds of the brokers' clock minus the local clock, in ms; None before the first append.
         self._offsets_ms: tuple[int, int] | None = None
         self._sampled_ms = 0
 

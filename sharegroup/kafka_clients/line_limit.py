@@ -10,7 +10,7 @@ LINES, WINDOW_S = 10, 10.0
 
 
 class LineLimit(logging.Filter):
-    """A filter that writes at most `lines` lines of each message within `window_s` seconds.
+    """A log filter that passes at most `lines` lines of each message within `window_s` seconds.
 
     Lines of one log call with the same format string count as the same message, even if their values differ. The first
     line after `window_s` contains the number of suppressed lines. Control characters such as line ends are escaped,

@@ -1,12 +1,12 @@
 """The share sessions of one node, that is, of a gateway's port for one broker (KIP-932, "Share sessions").
 
 A session stores the partitions that a member fetches from this node, so that later requests contain only changes. A
-fetch with epoch 0 opens a session. Later fetches and acknowledgements must contain the session's current epoch:
+fetch with epoch 0 opens a session. Later requests must contain the session's current epoch, or -1 to close the session:
 
-    request epoch    ShareFetch                                   ShareAcknowledge
-    0                opens a session and drops the previous one   INVALID_SHARE_SESSION_EPOCH
-    n >= 1           must be the session's epoch, which rises     the same
-    -1               acknowledges, releases records, closes       the same
+    request epoch    ShareFetch                                            ShareAcknowledge
+    0                opens a session and drops the previous one            INVALID_SHARE_SESSION_EPOCH
+    n >= 1           must be the session's epoch, which then rises by one  the same
+    -1               acknowledges, releases records, closes the session    the same
 
 A session belongs to the connection of its last request. When this connection closes, the session ends, and the caller
 releases the member's records. Sessions are not durable. After the end of a session, the member opens a new one with
@@ -50,7 +50,7 @@ class SessionKey(NamedTuple):
 
     @property
     def shortened(self) -> SessionKey:
-        """The key with long names replaced by digests. It is used in state that is kept after a request."""
+        """The key with long names replaced by digests, to limit the size of state that is kept after a request."""
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
         return SessionKey(shorten_name(self.group_id), shorten_name(self.member_id))
@@ -84,9 +84,9 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions, and replace them by `failed`. The caller adds them to the next response.
+        """Return the unanswered partitions, which the caller must add to the present response.
 
-        `failed` are the partitions that have an error in this response.
+        `failed` are the partitions that have an error in the present response. They replace the unanswered ones.
         """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
@@ -240,7 +240,7 @@ class ShareSessionCache:
     def _move(self, session: ShareSession, connection_id: int) -> None:
         """Assign the session to the connection of its last request.
 
-        When the previous connection of the session closes later, the session therefore continues to exist.
+        The session therefore does not end when its previous connection closes.
         """
         if session.connection_id != connection_id:
             self._leave_connection(session)

@@ -102,7 +102,7 @@ class AclEntry(BaseModel):
     @field_validator("permission", mode="before")
     @classmethod
     def _permission_by_name(cls, name: object) -> object:
-        """Convert the permission's name from upper or lower case."""
+        """Accept the permission's name in upper or lower case."""
         return name.capitalize() if isinstance(name, str) else name
 
     @model_validator(mode="after")

@@ -78,7 +78,10 @@ def log_denied_access(caller: Caller, operation: str, kind: str, name: str) -> N
 
 
 def log_change(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
-    """Log that an administrator's change was carried out or failed."""
+    """Log that an administrator's change was carried out or failed.
+
+    `kind` and `name` identify the changed resource. `detail` names the changed part of it, such as a topic or a member.
+    """
     error = error_name(error_code) if error_code else ""
     outcome = "failed" if error_code else "done"
     _write("change", **_by(outcome, caller), resource=f"{kind}:{name}", error=error, detail=detail)

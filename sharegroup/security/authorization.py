@@ -190,7 +190,7 @@ class Authorization:
         """Authorize ListConfigResources, which needs a right on the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
-    # -- parts of it -------------------------------------------------------------------------------------------------
+    # -- single topics and groups ------------------------------------------------------------------------------------
 
     def may_read(self, caller: Caller, topic: str) -> bool:
         """Return whether the caller may fetch and acknowledge records of the topic and change its offsets."""

@@ -17,11 +17,11 @@ class Caller:
 
     Attributes:
         connection_id: The id of the client's connection to the gateway.
-        node_id: The broker id of the connection's port, because the gateway has one port for each upstream broker.
+        node_id: The id of the upstream broker whose port the client is connected to.
         host: The client's address.
         principal: The client's user, with Kafka's prefix `User:`.
         is_standby: Whether the client is connected to the standby port, which clients of other gateways use if their
-            own gateway has failed. This port does not stand for one broker.
+            own gateway has failed. This port stands for no broker; `node_id` is then the first known broker.
         api: The name of the requested API, "" before the first request.
         rights: The client's rights at the brokers, None if only the access control list applies.
     """

@@ -12,11 +12,12 @@ from sharegroup.errors import InvalidConfigError
 def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
     """Raise InvalidConfigError if other machines can reach `host` without authentication or an access control list.
 
-    `host` is the value of config `key`. Clients authenticate by SASL passwords or client certificates, and with
-    `takes_tokens` also by tokens. A list is required because every user may do everything without one.
+    `host` is the value of config `key`. `takes_tokens` is True for the gateway's listener and False for the web page.
+    Both accept passwords and client certificates, and the gateway also accepts tokens. An access control list is
+    required because every user may do everything without one.
 
-    The check is skipped with `gateway.allow.everyone`. It is also skipped if `takes_tokens` is set and the gateway uses
-    each client's identity at the brokers, because the brokers then authenticate and authorize the clients.
+    The check is skipped with `gateway.allow.everyone`. For the gateway, it is also skipped if clients use their own
+    identity at the brokers, because the brokers then authenticate and authorize them.
     """
     if config.allow_everyone or is_loopback(host):
         return

@@ -12,7 +12,7 @@ LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:
-    """Return the JARs of a session, with those for S3 if one of `paths` is on S3. Raises JarsError if that fails."""
+    """Return a session's JARs, with those for S3 if a path is on S3. Raises JarsError if they cannot be fetched."""
     return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
 
 

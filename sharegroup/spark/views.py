@@ -39,8 +39,9 @@ class NameTakenError(ShareGroupError):
 def create_views(spark: SparkSession, tables_path: str, database: str | None = None) -> None:
     """Register the job's tables in `database` (default: the current one) and create the temporary views on them.
 
-    The tables are external: nothing is copied, time travel works by name, and dropping a table keeps its files. A
-    registered table whose location has changed is registered again. Raises NameTakenError if a name is in use.
+    The tables are external: nothing is copied, time travel works by name, and dropping a table keeps its files. A table
+    that is registered already is registered again, because its location may have changed. Raises NameTakenError if a
+    managed table has one of the names.
 
     A view reads the newest `share_group_state_base`, and the records of `share_group_state` after the base that existed
     when this function was called. Call it again from time to time in a session that lasts for days, because the number

@@ -98,8 +98,8 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     """Check a group that should have finished all records below `log_end_offsets`. Return a sentence for each problem.
 
     If there are no problems, each offset entered a final state exactly once, the start offset of each partition is its
-    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway, or may
-    be left of such a reservation.
+    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway, or be
+    left over from a reservation that has ended.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)

@@ -127,7 +127,7 @@ class LoggedProcess:
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and all its descendants. The effect is like a power loss of the machine."""
+        """Send SIGKILL to the process and all its descendants, so that none of them can clean up."""
         assert self._process is not None
         below: list[psutil.Process] = []
         if self._process.poll() is None:

@@ -91,7 +91,7 @@ class Access:
         self._turns.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a connection (called by the ASGI server)."""
+        """Reject a request, or pass it to the pages with `scope["caller"]` set (called by the ASGI server)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -246,9 +246,9 @@ class Pages:
         )
 
     def _check_sees_all(self, caller: Caller, group_id: str, group_ids: Iterable[str]) -> None:
-        """Reject a request for all groups if the caller may not see each group in `group_ids`.
+        """Reject a request that names no group, unless the caller may see all groups in `group_ids`.
 
-        These may include deleted groups.
+        `group_ids` may include deleted groups.
         """
         may_see = self._parts.authorization.may_see_group
         if not group_id and not all(may_see(caller, each) for each in group_ids):

@@ -24,7 +24,10 @@ JobTimeout = Annotated[float, typer.Option(help="Maximum time to wait for the re
 
 
 def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
-    """Load the file, call `run` with it, and return the result. If there is an error, print it and exit with code 1."""
+    """Load the file, call `run` with it, and return the result.
+
+    If the file is invalid or `run` raises ShareGroupError, print the error and exit with code 1.
+    """
     loaded = load_or_exit(config)
     try:
         return run(loaded)

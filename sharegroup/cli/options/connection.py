@@ -92,7 +92,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 @contextmanager
 def reporting_errors(action: str) -> Iterator[None]:
-    """If the `with` block raises an error, print it as one line to standard error and exit with code 1.
+    """If the `with` block raises ShareGroupError or KafkaError, print one line to standard error and exit with code 1.
 
     `action` names the failed action in the messages of Kafka errors.
     """

@@ -1,4 +1,4 @@
-"""The command `sharegroup job`: run the share-group job on this machine, with the JARs that `make setup` fetched."""
+"""The command `sharegroup job`: run the share-group job on this machine, with JARs from the cache of `spark.jars`."""
 
 from __future__ import annotations
 

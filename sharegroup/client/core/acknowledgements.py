@@ -13,7 +13,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 #: {offset: acknowledge type}
 Types = dict[int, AcknowledgeType]
 
-#: After these errors, other requests are retried. Acknowledgements are not, because the locks have been released.
+#: Retriable errors after which acknowledgements are nevertheless not sent again, because the locks have been released.
 _LOCKS_GONE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,

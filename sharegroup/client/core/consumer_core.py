@@ -38,7 +38,7 @@ STALE_LEADER = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-#: Errors of a partition or of a whole fetch that are raised by polls. After any other error, the fetch is repeated.
+#: Errors of a partition or of a whole fetch that the next poll raises. After any other error, the fetch is repeated.
 RAISED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST)
 #: Records are fetched before the next poll only if the previous records were processed within 1/4 of the lock duration.
 #: The new records then wait for up to 1/4 and are processed for up to 1/4, so half of the lock duration is left.
@@ -123,7 +123,7 @@ class ConsumerCore:
         return self._settings
 
     def limit_fetches(self, records: int, size: int) -> None:
-        """Set limits for the records and bytes of the next fetches. The limits of the settings still apply."""
+        """Limit the next fetches to `records` records and `size` bytes. The limits of the settings still apply."""
         self.limits = self.limits._replace(
             max_records=min(self._settings.max_poll_records, records),
             max_bytes=min(self._settings.fetch_max_bytes, size),
@@ -152,7 +152,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the fetched records that are not decoded. Then their leaders may receive fetches again."""
+        """Remove and return the records that are not decoded. Their leaders may then be sent the next fetch."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -237,7 +237,7 @@ class ConsumerCore:
         return delivery.lock_until_ms is not None and now_ms >= delivery.lock_until_ms
 
     def _is_of_others(self, delivery: Delivery) -> bool:
-        """Return whether this member has lost the partition because its assignment or subscription has changed.
+        """Return whether the partition no longer belongs to the member's assignment or subscription.
 
         A member without any assignment was fenced. It keeps its locks, and is assigned partitions again after joining.
         """
@@ -300,11 +300,11 @@ class ConsumerCore:
     def plan_fetches(
         self, leaders: Mapping[TopicIdPartition, int], is_fetching: bool, is_ahead: bool = False
     ) -> list[tuple[ShareNode, list[TopicIdPartition]]]:
-        """Return the partitions to fetch from each node. `is_fetching` is whether a fetch is in progress.
+        """Return the partitions to fetch from each node. `leaders` is {partition: node id of its leader}.
 
         If records of a node still wait for a poll, nothing is fetched from this node. The consumer therefore stores at
-        most one response per node. `is_ahead` is True for fetches between two polls. Such fetches are sent only to
-        nodes that have more records.
+        most one response per node. `is_fetching` is whether a fetch from any node is in progress. `is_ahead` is True
+        for fetches between two polls, which are sent only to nodes that have more records.
 
         In record_limit mode, records are fetched from one node at a time, in turn, and only when no fetched record is
         left. A poll therefore never returns more than `max_poll_records`.

@@ -62,7 +62,8 @@ class FetchedRecords:
     def remove(self, is_over: Callable[[Delivery], bool]) -> list[Record[Any]]:
         """Remove and return the records for whose delivery `is_over` returns True.
 
-        `is_over` is called once for consecutive records of the same delivery.
+        `is_over` is called once for consecutive records of the same delivery. If any record is removed, the iteration
+        must poll before it receives more records.
         """
         removed: list[Record[Any]] = []
         kept: list[Record[Any]] = []

@@ -103,7 +103,7 @@ class InHand:
             self._types[source] = dict.fromkeys(records, AcknowledgeType.ACCEPT)
 
     def take(self) -> list[Taken]:
-        """Remove the acknowledged records. Return their acknowledgements for the nodes that delivered the records."""
+        """Remove the acknowledged records. Return their acknowledgements, one `Taken` for each partition and node."""
         taken: list[Taken] = []
         for source, types in self._types.items():
             records = self._records[source]

@@ -153,7 +153,7 @@ class ShareNode:
         )
 
     def acknowledge(self, is_final: bool = False) -> ShareAcknowledgeRequest | None:
-        """Return a request with the queued acknowledgements, or None if it would have no effect.
+        """Return a request with the queued acknowledgements; None if there is no session or nothing to send.
 
         With `is_final`, the request also ends the session, and the server releases the other locks of the session.
         """

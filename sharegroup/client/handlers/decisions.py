@@ -84,10 +84,10 @@ class HandlerOptions:
     Attributes:
         concurrency: the maximum number of concurrent calls.
         batch_records: the maximum number of records per call; 1 for a handler of single records.
-        max_wait_ms: how long a call is delayed until `batch_records` records are available.
+        max_wait_ms: the maximum delay of a call while fewer than `batch_records` records are available.
         max_records: the maximum number of records that the consumer holds, including those in calls.
         max_bytes: the maximum size of the keys and values of these records.
-        max_processing_ms: the time after the first call of a record during which its lock is renewed.
+        max_processing_ms: how long a record's lock is renewed, counted from the start of its first call.
         retry: how often a record is retried after an exception.
     """
 

@@ -94,7 +94,7 @@ class HandlesRecords:
             concurrency: the maximum number of concurrent calls: threads for functions, tasks for coroutines.
             max_in_hand: the maximum number of records that the consumer holds, and the maximum size of their keys and
                 values.
-            max_processing_s: the time after the first call of a record during which its lock is renewed.
+            max_processing_s: how long a record's lock is renewed, counted from the start of its first call.
 
         Raises IllegalStateError if a handler is already registered, and ValueError for an invalid option.
         """
@@ -115,7 +115,7 @@ class HandlesRecords:
         """Register a function that `run` calls with a list of at most `max_records` records.
 
         The function returns None if all records were processed, or {record: exception} for those that were not. A call
-        is delayed by up to `max_wait_s` until the list is full. The other options and errors are those of `handler`.
+        waits up to `max_wait_s` for a full list. The other options and errors are those of `handler`.
         """
         options = HandlerOptions(
             concurrency,

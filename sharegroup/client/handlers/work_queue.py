@@ -126,7 +126,7 @@ class WorkQueue:
         return Room(self._options.max_records - len(self._held), self._options.max_bytes - self._bytes)
 
     def add(self, records: Iterable[Record[Any]], now_ms: int) -> None:
-        """Queue delivered records for handler calls. During `drain`, they are released instead."""
+        """Queue delivered records for handler calls. After `drain`, they are released instead."""
         for record in records:
             record.cancelled = threading.Event()
             item = _Held(record, now_ms, _renewal_ms(record, now_ms))

@@ -43,7 +43,7 @@ class GroupMetadata:
         session_deadlines: The time at which each member's session ends, by member id.
         deadline_receivers: A pair for each member, by member id. The first value is the requester (`reply_to`) that
             received the last heartbeat response. The second value is the member's latest session deadline that any
-            other requester received.
+            other requester received. Until then, that requester may rely on the member's session.
         share_partitions: The last record of each share-partition, by topic id and partition. For each topic name, at
             most one topic id has share-partitions that are not DELETING.
         configs: The config values that requests have set, by config name. They are kept when the group is deleted.

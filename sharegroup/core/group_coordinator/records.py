@@ -68,7 +68,8 @@ class ShareGroupMemberRecord(NamedTuple):
 
     Attributes:
         group_id: The group.
-        member_id: The id that the member generated for itself, or the generated id of a static member.
+        member_id: The id that the member generated for itself. For a static member without such an id, the id that the
+            coordinator derived when the member joined.
         member_epoch: The assignment epoch in the last response to the member.
         rack_id: The member's rack, or None.
         client_id: The `client.id` in the member's last heartbeat.

@@ -51,8 +51,7 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
 def _deleted_topics(group: GroupMetadata) -> list[str]:
     """Return the ids of deleted topics whose name now belongs to another topic.
 
-    If the name does not belong to another topic, the topic may still exist, because perhaps only its offsets were
-    deleted.
+    A topic whose name has no other topic is left out. It may still exist: perhaps only its offsets were deleted.
     """
     living = group.topic_ids()
     return [

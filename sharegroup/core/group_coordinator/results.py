@@ -14,7 +14,8 @@ from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 class ReleaseMember(NamedTuple):
     """A request to release the records of a departed member in every initialized share-partition of the group.
 
-    The share-partitions of its last assignment do not suffice, because it may hold records of an earlier assignment.
+    The share-partitions of its last assignment do not suffice, because it may hold records of an earlier assignment. If
+    the records must stay locked until their locks expire, `topics` is empty. Gateways are notified in both cases.
     """
 
     group_id: str

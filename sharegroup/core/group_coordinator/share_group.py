@@ -192,10 +192,11 @@ class ShareGroup:
             return rejection(request, error)
 
     def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
-        """Handle an administrator's request: alter offsets or configs, rebalance or remove members, delete the group.
+        """Handle an administrator's request for the group's offsets, configs or members, or for its deletion.
 
-        `append_ms` is the append time of the request. A rejected request gets a response with an error code:
-        INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
+        `job` is the job's configuration. `append_ms` is the append time of the request. A rejected request gets a
+        response with an error code: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG or
+        INVALID_REQUEST.
         """
         group = self.metadata
         try:

@@ -6,8 +6,8 @@ at most one run per share.assignment.interval.ms, so that 50 members that join t
 first share-partition or member is immediate.
 
 If a heartbeat discovers share-partitions, the run waits until all of them are initialized, but at most DISCOVERY_MS. A
-new topic therefore raises the group epoch only once, as in Kafka, and members receive all its
-partitions in one step. A run for any other change does not wait for initializations.
+new topic therefore raises the group epoch only once, as in Kafka, and members receive all its partitions in one step. A
+run for any other change does not wait for initializations.
 
 A run is also immediate if a member has left since the last run and joined again. The member must get a higher epoch
 than before, because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
@@ -40,7 +40,7 @@ def is_run_pending(group: GroupMetadata) -> bool:
 
 
 def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
-    """Return the earliest time of the assignor's pending run, or None if the run is due immediately."""
+    """Return the time before which the pending run of the assignor must not start, or None if it is due now."""
     if not group.members or not group.departed.isdisjoint(group.members):
         return None
     since_ms, ran_ms = group.initializing_since_ms, group.assignment_timestamp_ms
@@ -79,8 +79,8 @@ def compute_targets(
 ) -> dict[str, Assignment]:
     """Run the assignor, and return the target assignment of each member.
 
-    `current` are the assignments that the assignor tries to keep. A target lists topics in ascending order and leaves
-    out topics without an initialized share-partition.
+    `current` are the assignments that the assignor tries to keep. A target lists topics in ascending order
+    of their names, and leaves out topics without an initialized share-partition.
     """
     assignable = group.assignable_topics()
     topic_ids = {

@@ -1,10 +1,10 @@
 """The leases of gateways: the time until which a gateway holds its reserved offsets.
 
-A gateway renews its lease with one row for all share-partitions. The renewal is not sent to each
+A gateway renews its lease with one row for all share-partitions. The job does not pass the renewal on to each
 share-partition, because that would cost as much as one row per share-partition::
 
-    renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
-    reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source
+    renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  source of the streaming query
+    reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  source of the streaming query
 
 The source of the streaming query stores which gateways hold reservations in each shard (several share-partitions that
 are processed together), and when the leases end. When a lease has ended, the source waits until all rows that were

@@ -13,9 +13,9 @@ class PartitionLog(NamedTuple):
         has_topic_id: Whether the broker assigns topic ids. Without topic ids, the job detects that a topic was deleted
             and created again only if its log ends below known offsets.
         leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
-        epoch_start: The first offset that was written by leaders elected after the previous response, or None if
-            unknown. It is below known offsets only after an unclean leader election, which removes records (KIP-101,
-            KIP-320).
+        epoch_start: The first offset that was written by leaders elected since the source last read the offsets, or
+            None if unknown. It is below offsets that were read before only after an unclean leader election, which
+            removes records (KIP-101, KIP-320).
     """
 
     log_start_offset: int

@@ -54,7 +54,7 @@ class Output:
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
-        """Append the responses that have a `reply_to`. Nobody waits for a response without a `reply_to`."""
+        """Append the responses that have a `reply_to`. The others are dropped, because nobody reads them."""
         self.responses += [encode_response(response) for response in responses if response.reply_to]
 
     def broadcast(self, broadcast: Broadcast) -> None:

@@ -21,7 +21,8 @@ from sharegroup.protocol.rows.share_partition_requests import (
     decode_share_partition_request,
 )
 
-#: A function that returns an error response: `reject_share_group_request` or `reject_share_partition_request`.
+#: Converts (row, error code, message) to an error response: `reject_share_group_request` or
+#: `reject_share_partition_request`.
 Rejection = Callable[[Mapping[str, Any], int, str], Response]
 
 

@@ -3,17 +3,18 @@
 Each row is one string, `kind TAB body`, because the cost of a row in Spark depends mostly on its number of columns. The
 *source* is the custom source of the streaming query, which adds rows to those of the request topic:
 
-kind      | body                                                    | from
-config    | effective config of the group, a JSON object            | source
-fences    | [[member id, process, joined_ms], ...]                  | source
-gone      | the name of the deleted topic, a JSON text               | source
-unload    | [partition, ...]                                        | source
-delete    | [[partition, state_epoch, topic], ...]                  | source
-load      | [{...}, ...], see `ManagedPartition.load`; group's rows  | source
-log       | [[partition, then the fields of `PartitionLog`], ...]   | source
-request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
-leases_over | [gateway, ...]                                        | source
-tick      | clock_ms                                                | source
+kind        | body                                                        | from
+config      | effective config of the group, a JSON object                | source
+fences      | [[member id, incarnation id, joined_ms], ...]               | source
+gone        | the name of the deleted topic, a JSON text                  | source
+unload      | [partition, ...]                                            | source
+delete      | [[partition, state_epoch, topic], ...]                      | source
+load        | of a shard: [{...}, ...], see `ManagedPartition.load`;      | source
+            | of a group: {table: [row, ...]}, see `table_records`        |
+log         | [[partition, then the fields of `PartitionLog`], ...]       | source
+request     | kafka partition TAB offset TAB timestamp_ms TAB value       | request topic
+leases_over | [gateway, ...]                                              | source
+tick        | clock_ms                                                    | source
 
 Spark's shuffle does not preserve the order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the
 requests, except `leases_over` and `tick`, which come last. Requests that change the config precede all other requests.

@@ -17,7 +17,7 @@ _RECORD_TYPES = {
 
 
 def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    """Return the `share_group_state` row of a record, without the key columns."""
+    """Return the `share_group_state` row of a record, without the key columns. `end_offset` is the window's end."""
     return {
         "record_type": _RECORD_TYPES[record.kind],
         "snapshot_epoch": record.snapshot_epoch,

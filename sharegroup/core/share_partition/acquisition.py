@@ -46,9 +46,9 @@ def fetch_budget(
 ) -> Budget:
     """Return the limits of a fetch: how many records it may acquire, and up to which offset.
 
-    `window_size` is the number of records in flight. If it is below the limit `max_record_locks`, the fetch may acquire
-    at most the difference. At the limit, the fetch may acquire only records that are already in flight, so all of these
-    can still be delivered again.
+    `fetch_offset` is the first offset that can be acquired, and `end_offset` is the end of the window. `window_size` is
+    the number of records in flight. If it is below the limit `max_record_locks`, the fetch may acquire at most the
+    difference. At the limit, it may acquire no new records, but still AVAILABLE records in flight.
     """
     if window_size < max_record_locks:
         return Budget(min(max_records, max_record_locks - window_size), log_end_offset - 1)
@@ -60,8 +60,8 @@ def select_portions(
 ) -> Iterator[Portion]:
     """Yield the ranges that a fetch acquires: AVAILABLE records in flight, then new records of the log.
 
-    The ranges are in offset order. If `with_holes`, offsets before `end_offset` that have no state are acquired too.
-    They count as never delivered.
+    The ranges are in offset order, from `fetch_offset` on. `end_offset` is the end of the window. If `with_holes`,
+    offsets in the window that have no state are acquired too. They count as never delivered.
     """
     limit = config.delivery_count_limit
     threshold = throttle_threshold(limit)

@@ -1,8 +1,7 @@
 """Acquisition locks: which member holds which offsets, and until when (KIP-932, "In-flight records").
 
-This is an index of the records in flight. It is not stored, because it can be rebuilt from these records. It returns
-three results without scanning all records: the earliest deadline, the expired locks, and the records that a member
-holds.
+This index of the records in flight finds three things without a scan of all records: the earliest deadline, the expired
+locks, and the records that a member holds. It is not stored, because it can be rebuilt from the records.
 """
 
 from __future__ import annotations

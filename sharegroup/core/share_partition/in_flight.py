@@ -142,7 +142,11 @@ class InFlight:
         return next((record for _, _, record in self.items(offset, offset)), None)
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
-        """Return first..last as state batches. Adjacent ranges with equal durable fields become one batch."""
+        """Return first..last as state batches.
+
+        Adjacent ranges become one batch if they differ only in values that are not durable: the fetch batch and the
+        previous holder.
+        """
         batches: list[StateBatch] = []
         for range_first, range_last, record in self.items(first, last):
             state, count, member_id, deadline_ms, *_ = record

@@ -13,7 +13,7 @@
                                      release, lock_timeout, member_left, at the delivery count limit;
                                      log_truncated, reset, topic_deleted
 
-(*) The lock expired before the records were sent to the member, so the delivery count goes down by one.
+(*) The lock expired or the member left before the records were sent to it, so the delivery count goes down by one.
 (**) A member has released the records, and its gateway assigns them to a waiting member.
 
 A *reserved* record is ACQUIRED with delivery count 0: a gateway holds it for its members (`reservation`). Only the

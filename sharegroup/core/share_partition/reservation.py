@@ -17,8 +17,8 @@ epochs. Reserved records have no deadlines. All reservations of a gateway end wh
 of the `assign` row. When a reservation ends, its unassigned records become AVAILABLE with delivery count 0. Such
 records at the end of the window are removed from the window, so they are no longer in flight.
 
-A gateway begins a new reservation epoch when its reservation may have ended without a notice. An assignment of the old
-epoch can then not take effect on the new reservation.
+A gateway begins a new reservation epoch when its reservation has ended, or may have ended without a notice. Therefore
+an assignment of the old epoch cannot take effect on the new reservation.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def reserve_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions that raise the number of offsets reserved for `reserver` to `records`.
 
-    Offsets of ended reservations are reserved first. They are still in the window, at or above `log_end_offset`. The
-    offsets of `free`, which start after the window, are reserved next. If `free` is None, nothing is reserved. If there
-    are too few offsets, fewer are reserved.
+    First, offsets of ended reservations are reserved: AVAILABLE offsets at or above `log_end_offset` that are still in
+    the window. Then the offsets of `free` are reserved, which begins at the end of the window. If `free` is None,
+    nothing is reserved. If there are too few offsets, fewer are reserved.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))

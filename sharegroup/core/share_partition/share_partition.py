@@ -37,8 +37,8 @@ rule are visible to clients and are therefore implemented:
 - When the last lock of lost records expires, the start offset advances as after any other expiry. It then passes
   terminal records at the log start (`_lost_locks`).
 - While every record in flight is lost (`_all_lost`), an acknowledgement of later offsets is rejected with
-  INVALID_REQUEST, as if it reached past the records in flight. In this state, one record counts against the limit on
-  record locks.
+  INVALID_REQUEST, as if it reached past the records in flight. The lost records then count as one record against the
+  limit on record locks.
 
 To extend the machine: a new cause or state goes into `record_state.TRANSITIONS`. A new field of a record goes into
 `InFlightRecord` and into both directions of the dump of a window piece.
@@ -149,7 +149,7 @@ class SharePartition:
     def load(
         cls, start_offset: int, batches: Iterable[StateBatch], log_start_offset: int, log_end_offset: int
     ) -> SharePartition:
-        """Return the share-partition of a durable state (the leader's ReadShareGroupState).
+        """Create the share-partition from its durable state, as a leader does after ReadShareGroupState.
 
         `batches` do not overlap. Offsets below `start_offset` are ignored. Offsets between the batches are holes. An
         ACQUIRED batch keeps its member and lock deadline. An ACQUIRED batch without a member becomes AVAILABLE, because

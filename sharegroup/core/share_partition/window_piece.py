@@ -264,8 +264,9 @@ class WindowPiece:
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
     """Encode the ranges as three lists: lengths, record numbers, and the distinct records.
 
-    There is one length and one record number for each range and each hole. Offsets are relative to the piece's first
-    offset. A member that holds records is stored as its index in `summary.members`, and a previous holder as its id.
+    There is one length and one record number for each range and each hole. A record number is the index of a record
+    in the third list. Offsets are relative to the piece's first offset. A member that holds records is stored as
+    its index in `summary.members`, and a previous holder as its id.
     """
     base = summary.first_offset
     lengths: list[int] = []

@@ -30,7 +30,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Operation, Resource
 
-#: How long cached rights are used, and how long they are used if the brokers do not respond.
+#: How long cached rights are used before they are queried again, and how long they are used if the query fails.
 FRESH_S, LAST_RESORT_S = 5.0, 60.0
 #: How long a failed query is retried (for example while a coordinator moves), and the pause between attempts.
 PATIENCE_S, PAUSE_S = 5.0, 0.1
@@ -98,15 +98,17 @@ class ClientRights:
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Add names to the next query.
+        """Add the names that an earlier login of the client has used to the next query.
 
-        If a share session continues after a new login, its later requests do not repeat its topics. The names of these
-        topics must therefore be added.
+        A share session may continue after a new login, and its later requests do not repeat its topics. Without the
+        names of these topics, the client would have no rights on them.
         """
         self._expected |= {key for key in names if key not in self._names}
 
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
-        """Return the client's rights on `named`, the resources of a request. Broker `node_id` is queried first.
+        """Return the client's rights on `named`, the resources of a request, and on all other cached resources.
+
+        If the rights must be queried, the request is sent to broker `node_id` first.
 
         Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
         """

@@ -1,6 +1,6 @@
-"""SASL exchanges without verification by the gateway. It logs in at the brokers with the client's credentials.
+"""SASL exchanges that the brokers verify: the gateway logs in at the brokers with the client's credentials.
 
-The mechanisms have a single client message. Only the function `log_in`, which is passed in, does I/O.
+Only mechanisms with a single client message are supported. Only the function `log_in`, which is passed in, does I/O.
 """
 
 from collections.abc import Callable, Mapping

@@ -111,7 +111,7 @@ class ForwardedLogins:
     def acquire_rights(self, login: ForwardedLogin, names: Iterable[Key] = ()) -> ClientRights:
         """Return the rights object for a login. All connections with the same login share this object.
 
-        Each caller must release the object with `release_rights`. `names` are added to the next query of rights.
+        Each caller must release the object with `release_rights`. `names` are passed to `ClientRights.add_names`.
         """
         rights, count = self._users.get(login, (None, 0))
         if rights is None:
@@ -169,7 +169,10 @@ class ClientIdentity:
             self._login = self._rights = None
 
     def _log_in(self, login: ForwardedLogin) -> int | None:
-        """Log in at the brokers on the event loop, and wait for the result. Must be called on a login thread."""
+        """Log in at the brokers on the event loop, and block until there is a result, which `try_login` describes.
+
+        Must be called on a login thread.
+        """
         return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
 
     async def _try(self, login: ForwardedLogin) -> int | None:

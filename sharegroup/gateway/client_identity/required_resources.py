@@ -28,7 +28,7 @@ class RequiredResources:
         topic_ids: the topics that the request identifies by id.
         has_all_topics: whether rights on all topics are required.
         has_all_groups: whether rights on all groups are required.
-        creates: the names of topics that the brokers may create automatically, as requested by the client.
+        creates: the names of topics that the brokers may create if they are missing, because the request allows it.
     """
 
     keys: frozenset[Key] = frozenset()

@@ -97,7 +97,7 @@ class ClientConnection(FrameProtocol):
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Handle a request of `size` bytes when its body has not arrived yet; see `WaitingFrames`."""
+        """Stop reading the body of a large request until there is memory for it (`WaitingFrames.begin_request`)."""
         self._progress = None
         self._requests.begin_request(size)
 

@@ -36,7 +36,10 @@ class FairTurns(Generic[T]):
             yield address, items[0]
 
     def pop_first(self, may: Callable[[str, T], bool]) -> T | None:
-        """Remove and return the next item for which `may(address, item)` is True; None if there is none."""
+        """Remove and return the next item for which `may(address, item)` is True; None if there is none.
+
+        Only the first item of each address is considered.
+        """
         for address, item in self.first_items():
             if may(address, item):
                 self.discard(address, item)

@@ -15,7 +15,7 @@ entry sets a rate, the rate in the gateway's configuration applies to each user.
 each client id.
 
 A client that exceeds its rate still receives its response, which contains `throttle_time_ms`. For this time, the
-gateway reads nothing from the connection, as Kafka does since KIP-219.
+gateway handles no further requests of the connection, as Kafka does since KIP-219.
 """
 
 from __future__ import annotations

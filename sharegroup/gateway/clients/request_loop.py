@@ -1,8 +1,8 @@
 """Request loop of one client connection: decodes each request, calls its handler and sends the responses in order.
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
-forwarded to the upstream broker may be pipelined. The connection is closed if the bytes are not a Kafka request, or the
-client is not allowed to send the request. Kafka has no response for such requests.
+forwarded to the upstream broker may be pipelined. The connection is closed if the client sends something other than a
+Kafka request, or a request that it must not send and that has no error response.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Service:
 class RequestLoop:
     """Handles the requests of one client and sends the responses.
 
-    `link` sends and receives the bytes. `on_failure` is called once, with the error, if the connection must be closed.
+    `link` is the client's connection. `on_failure` is called once, with the error, if an error ends the connection.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RequestLoop:
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Handle a request of `size` bytes when its body has not arrived yet; see `WaitingFrames`."""
+        """Stop reading the body of a large request until there is memory for it (`WaitingFrames.begin_request`)."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
@@ -181,7 +181,7 @@ class RequestLoop:
                 await asyncio.sleep(throttle_ms / 1000)
 
     async def _close_if_done(self) -> None:
-        """Close the connection if the gateway is shutting down and the client has all responses."""
+        """Wait until the client has all responses. Then close the connection if `_may_close` returns True."""
         await self._responses.join()
         if self._may_close is not None and not self._is_handling and self._may_close():
             self._is_over = True

@@ -33,7 +33,7 @@ class TlsConnection(asyncio.Protocol):
             tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass the end of the connection to `ClientConnection` if the client was not registered."""
+        """Pass the end of the connection to `ClientConnection`. asyncio calls this only for a rejected client."""
         self._client.connection_lost(exc)
 
 

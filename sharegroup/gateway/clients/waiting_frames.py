@@ -35,9 +35,10 @@ class WaitingFrames:
         return self._share > 0
 
     def begin_request(self, size: int) -> None:
-        """Handle a request of `size` bytes when its body has not arrived yet.
+        """Prepare for a request of `size` bytes whose body has not arrived yet.
 
-        If the request is large, its body is not read until the client holds a share of the memory budget.
+        If the request is large, stop reading from the client. `next` acquires a share of the memory budget for the
+        request when all earlier requests have been handled, and then continues to read.
         """
         if size > SMALL_BYTES:
             self._body_size = size
@@ -87,6 +88,6 @@ class WaitingFrames:
         return len(self._frames) < MAX_WAITING_FRAMES // 2 and self._waiting_bytes < MAX_WAITING_BYTES
 
     def clear(self) -> None:
-        """Discard all queued requests after the client has disconnected."""
+        """Discard all queued requests and release the client's share, after the client has disconnected."""
         self._frames.clear()
         self._release_share()

@@ -130,8 +130,8 @@ class Fleet:
         """Return the broker addresses for a client.
 
         If the client should move to another gateway, the result contains a standby port that the client already has or
-        is connected to. Otherwise librdkafka might reach none of the returned brokers, and would then reconnect to its
-        bootstrap servers.
+        is connected to. Without it, librdkafka might reach none of the returned brokers, and would then reconnect to
+        its bootstrap servers.
         """
         own = self._own()
         if own is None:

@@ -52,12 +52,12 @@ class KnownGateways:
 
 
 def next_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway after `place` in the ring; None if there is no other. `place` may be any address."""
+    """Return the gateway after `place` in the ring; None if there is no other. `place` need not be in `gateways`."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_right(others, place) % len(others)] if others else None
 
 
 def previous_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway before `place` in the ring; None if there is no other. `place` may be any address."""
+    """Return the gateway before `place` in the ring; None if there is no other. `place` need not be in `gateways`."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_left(others, place) - 1] if others else None

@@ -125,7 +125,7 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the job's value as text, for groups that have no value. For a list, return its first element."""
+    """Return the job's value as text, for groups without their own value. For a list, return its first element."""
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 

@@ -33,7 +33,7 @@ class OpenOutcomes(Generic[K]):
             await asyncio.wait(outcomes)
 
     def complete(self, key: K) -> None:
-        """Complete all open outcomes of a key, because nothing else will."""
+        """Complete all open outcomes of a key with None. Must be used only if nothing else completes them."""
         for outcome in self._open.get(key, ()):
             if not outcome.done():
                 outcome.set_result(None)

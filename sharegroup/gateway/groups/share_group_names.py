@@ -18,7 +18,8 @@ READ_TIMEOUT_S = 2.0
 class ShareGroupNames:
     """The names of all share groups, read from the tables on demand and at most once per `KEPT_S`.
 
-    The check is best effort, not a lock. While the tables cannot be read, the names read last are used.
+    `has` is best effort: it may miss a group that was created since the last read. While the tables cannot be read, the
+    names read last are used.
     """
 
     def __init__(self, stored: StoredGroups) -> None:

@@ -2,8 +2,8 @@
 
 In Kafka, a group id belongs to only one group, whatever its type. The upstream cluster does not store our share groups.
 The gateway therefore queries the upstream before a share group is created. It also rejects requests that would create a
-group of another type under a share group's id. The check is best effort, not a lock. If the upstream does not respond
-in time, the gateway assumes that there is no other group.
+group of another type under a share group's id. Both checks are best effort: they may miss a group that is created at
+the same time. If the upstream does not respond in time, the gateway assumes that there is no other group.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class UpstreamGroups:
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return whether a share group has this id and no other group does. The tables are read again for each call.
+        """Return the same as `is_only_share_group`, but read the tables again for each call.
 
         While the tables cannot be read, the result is True for any id under which the brokers have no group.
         """
@@ -94,8 +94,8 @@ class UpstreamGroups:
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
         """Return the type of the upstream group with this id: `classic`, `consumer` or `streams`.
 
-        Returns None if no such group exists or no coordinator responds. `node_id` is the broker that is asked first for
-        the group's coordinator.
+        Returns None if no such group exists or the coordinator cannot be queried in time. `node_id` is the broker at
+        which the coordinator is looked up first.
         """
         until, kind = self._kept.get(shorten_name(group_id), (float("-inf"), None))
         if asyncio.get_running_loop().time() < until:

@@ -18,8 +18,8 @@ SHARE_VERSION = "share.version"
 
 #: Versions of the APIs that the gateway handles itself, whatever the broker offers: {api key: (min, max)}.
 OWN_VERSIONS = {
-    3: (0, 13),  # Metadata: librdkafka aborts its process below 12
-    16: (0, 5),  # ListGroups: clients request share groups by type
+    3: (0, 13),  # Metadata: librdkafka aborts its process if the maximum is below 12
+    16: (0, 5),  # ListGroups: from version 5 on, clients can request groups by type
     17: (0, 1),  # SaslHandshake
     API_VERSIONS: (0, 4),
     32: (1, 4),  # DescribeConfigs
@@ -36,8 +36,8 @@ OWN_VERSIONS = {
     91: (0, 0),  # AlterShareGroupOffsets
     92: (0, 0),  # DeleteShareGroupOffsets
 }
-#: {api key: highest offered version}. The gateway does not offer newer versions of these APIs. It cannot rewrite them,
-#: or they have broker addresses in tagged fields.
+#: {api key: highest offered version}. Newer versions of these APIs are not offered, because the gateway cannot rewrite
+#: their responses, or because these contain broker addresses in tagged fields.
 VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: FindCoordinator and DescribeCluster, which the gateway handles itself in the versions that the broker offers.
 REWRITTEN = frozenset({10, 60})

@@ -62,8 +62,8 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
-        #: Connections that have sent a FindCoordinator and whose clients may have moved here from another gateway. The
-        #: keys are connection ids, oldest first.
+        #: The ids of connections, oldest first, that have already received COORDINATOR_NOT_AVAILABLE because their
+        #: clients may have moved here from another gateway.
         self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
@@ -103,7 +103,7 @@ class ClusterApis:
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """Return a broker's response, and an error entry for each topic id that the gateway could not send to it."""
+        """Return a broker's response, and an error entry for each topic that was left out of the request."""
         body, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
@@ -243,8 +243,8 @@ class ClusterApis:
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
         """Return the operations that the caller may perform on the cluster.
 
-        Returns `of_gateway`, the upstream's value, if operations are not requested or if the caller has the gateway's
-        rights.
+        Returns `of_gateway`, the operations that the gateway itself may perform, if the client does not request
+        operations or has the gateway's rights. Returns no operations if the caller may not describe the cluster.
         """
         if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway
@@ -272,7 +272,7 @@ def _set_address(broker: _Broker, view: ClientView) -> bool:
 
 
 def _coordinator(key: str, found: Coordinator, view: ClientView) -> FindCoordinatorResponse.Coordinator:
-    """Return a coordinator with its address for clients, or COORDINATOR_NOT_AVAILABLE if they cannot reach it."""
+    """Return a coordinator with its address, or its error. Without an address, it is COORDINATOR_NOT_AVAILABLE."""
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE
     return FindCoordinatorResponse.Coordinator(

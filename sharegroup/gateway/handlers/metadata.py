@@ -7,7 +7,7 @@
     authorized operations           the upstream, because snapshots do not contain them
     a version that brokers lack     the upstream; the gateway converts the response, and adds topic ids if needed
 
-Topics that the caller may not see are removed.
+Topics that the caller may not see are removed, or replaced by an error if the request names them.
 
 The brokers in each response depend on the client (`ClusterApis.build_metadata`).
 """

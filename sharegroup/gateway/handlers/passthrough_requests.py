@@ -1,4 +1,4 @@
-"""Authorizes requests that are forwarded to the upstream brokers, and creates the clients' links to these brokers."""
+"""Authorizes requests that are forwarded to the upstream brokers, and opens connections to forward them."""
 
 import asyncio
 import logging
@@ -31,10 +31,10 @@ SECOND_REFRESH_S = 1.0
 
 
 class PassthroughRequests:
-    """Authorizes forwarded requests and creates clients' links to brokers.
+    """Authorizes requests to forward. Creates the connections on which they are forwarded, one for each client.
 
-    `settings` are the kafka-python settings of the links. `groups` finds out whether a group id belongs to a share
-    group.
+    `settings` are the kafka-python settings of these connections. `groups` finds out whether a group id belongs to a
+    share group.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class PassthroughRequests:
         If there are no ACLs, requests that name no topics and create no group are forwarded without being decoded.
 
         Raises:
-            RequestError: the request is not allowed, and its API has no error response.
+            RequestError: clients must not use the API, or the request is rejected but has no response (Produce with
+                acks=0).
             UnknownVersionError: the API version is not offered.
             MalformedRequestError: the request cannot be decoded.
             UpstreamUnavailableError: the broker does not respond.
@@ -108,12 +109,15 @@ class PassthroughRequests:
         return decision
 
     def create_link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
-        """Create a client's link to a broker. If `settings` is None, the gateway's own settings are used."""
+        """Create the connection that forwards one client's requests to a broker.
+
+        `settings` contains the client's own login. If it is None, the gateway's settings are used.
+        """
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
-        """Stop refreshing topics. Links are closed by their clients' connections."""
+        """Stop refreshing topics. The connections of `create_link` are closed with their clients' connections."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 

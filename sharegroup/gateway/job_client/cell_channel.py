@@ -44,7 +44,7 @@ UNAVAILABLE_S = 30.0
 
 
 class CellChannel:
-    """A `JobChannel` to the job of one cell, that is, of one part of the groups. `settings` are kafka-python's.
+    """A `JobChannel` to one job (cell). `settings` are kafka-python's.
 
     Channels to several jobs must share one `appender`, because the appender derives the brokers' time from all appends.
     """

@@ -1,4 +1,4 @@
-"""A channel to several jobs. Each job serves one cell, that is, a part of the groups."""
+"""A channel to several jobs (cells). Each job serves its own groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from sharegroup.types import SharePartitionKey
 
 
 class CellChannels:
-    """A `JobChannel` that sends each request to the job of the group's cell. `cell_of` returns the cell of a group.
+    """A `JobChannel` that sends each request to the cell of its group. `cell_of` returns the cell of a group.
 
     The channels of the cells share an appender, the key of response rows, and the sequence of request ids. The callback
     for a response is registered with every channel, because a request id does not identify the cell. The callback is
@@ -80,7 +80,7 @@ class CellChannels:
             channel.on_wanted(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway in each cell. Raises JobUnavailableError if no job has its topics."""
+        """Announce this gateway in each cell. Raises JobUnavailableError if no cell's topics exist."""
         sent: list[asyncio.Future[int]] = []
         problem: JobUnavailableError | None = None
         for channel in self._channels.values():

@@ -26,7 +26,7 @@ class NotDurableError(JobUnavailableError):
 
 
 class JobChannel(Protocol):
-    """Appends request rows and delivers responses: `CellChannel` for one job, `CellChannels` for several cells."""
+    """Appends request rows and delivers responses. `CellChannel` does so for one job, `CellChannels` for several."""
 
     reply_to: str
 
@@ -40,7 +40,7 @@ class JobChannel(Protocol):
         """Return an id for a request row that is unique in this gateway."""
 
     def cell_of(self, group_id: str) -> str:
-        """Return the cell whose job serves a group. A cell is a part of the groups that has its own job."""
+        """Return the cell that serves a group. A cell is one of several jobs that run side by side."""
 
     def append(self, request: Request) -> asyncio.Future[int]:
         """Append a row after earlier rows with the same key. The future completes when the row is durable.
@@ -52,7 +52,7 @@ class JobChannel(Protocol):
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         """Append a row after earlier rows with the same key, without waiting for the result.
 
-        If the row cannot be appended, the error is logged and `failed` is called. Records that the row was meant to
+        If the row cannot be appended, no error is raised, but `failed` is called. Records that the row was meant to
         release stay locked until their locks expire.
         """
 

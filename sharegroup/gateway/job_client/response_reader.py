@@ -79,7 +79,7 @@ class ResponseReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell the thread to end, without waiting until it has ended."""
+        """Stop reading soon. Does not wait until the thread has ended; see `join`."""
         self._stopping.set()
 
     def join(self, timeout_s: float) -> None:

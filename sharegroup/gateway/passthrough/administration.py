@@ -31,7 +31,11 @@ _MOVED_DIRS = TopicFields(
 
 
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: RequestUnderCheck) -> None:
-    """Require one right for the whole request. If the caller lacks it, return an error for each entry."""
+    """Require one right for the whole request. If the caller lacks it, the response has an error for each entry.
+
+    `asked` and `answered` are the fields of request and response that contain the entries. `answer` returns the
+    response entry for an entry of the request.
+    """
     code = case.rights.authorize(need)
     if code is None:
         return

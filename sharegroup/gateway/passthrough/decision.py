@@ -23,7 +23,7 @@ MAX_READ_BYTES = 8_388_608
 
 
 class PassthroughDecision(NamedTuple):
-    """Defines what is forwarded to the broker, and what the client receives.
+    """The result of authorizing a request: what is forwarded to the broker, and what the client receives.
 
     Attributes:
         frame: the request for the broker; None if the request is not forwarded.
@@ -42,8 +42,8 @@ def authorize_request(
 ) -> PassthroughDecision:
     """Authorize a request with the rule of its API.
 
-    Raises MalformedRequestError or UnknownVersionError if the request cannot be decoded, and RequestError if the
-    request is rejected and its API has no response.
+    Raises MalformedRequestError or UnknownVersionError if the request cannot be decoded, and RequestError if a Produce
+    with acks=0, which has no response, is rejected.
     """
     if rule.check is None:
         return PassthroughDecision(frame)

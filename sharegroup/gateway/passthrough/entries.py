@@ -46,7 +46,8 @@ def reject_entries(
 ) -> None:
     """Remove the entries that `check` rejects from a list of the request, and append errors to a list of the response.
 
-    `make_error` returns the response entry for a rejected entry.
+    `make_error` returns the response entry for a rejected entry. If all entries are rejected, the request is not
+    forwarded.
     """
     allowed, rejected = split_rejected(getattr(case.body, request_field) or (), check)
     if rejected:

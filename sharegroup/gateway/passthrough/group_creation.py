@@ -1,8 +1,9 @@
 """Rejects requests that would create a group at the brokers with the id of a share group of the gateway.
 
-In Kafka, a group id belongs to only one group. The brokers do not know the share groups of the gateway, so the gateway
-must reject these requests. It returns the errors of Kafka 4.3. Requests of members that have already joined cannot
-create a group. They are forwarded, and the brokers reject them because the group does not exist there.
+In Kafka, groups of different types cannot have the same id. The brokers do not know the share groups of the gateway, so
+the gateway must reject these requests. It returns the errors that Kafka 4.3 returns. Requests of members that have
+already joined cannot create a group. They are forwarded, and the brokers reject them because the group does not exist
+there.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +29,10 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 
 @dataclass(frozen=True)
 class _Creation:
-    """How to recognise a request that can create a group, and how to reject it.
+    """Describes how to recognise requests of one API that create a group, and how to reject them.
 
-    The request begins with several strings. From version `since` on, an int32 (epoch or generation) follows after
-    another `gap` bytes.
+    The request begins with several strings. From version `since` on, `gap` other bytes and an int32 (member epoch or
+    generation) follow.
 
     Attributes:
         reject: rejects the request.

@@ -125,7 +125,8 @@ def _topics_of_topology(topology: Any) -> list[str]:
 def _describe_members(of_group: Any, case: RequestUnderCheck) -> None:
     """Authorize a request that describes groups.
 
-    A group is described only if the caller may describe the group and all topics in its description.
+    A group is described only if the caller may describe the group and all topics in its description. `of_group` is
+    (response class, function that returns the topics of a described group).
     """
     response, topics_of = of_group
     described = response.DescribedGroup

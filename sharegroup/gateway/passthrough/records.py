@@ -66,9 +66,10 @@ def _produce(case: RequestUnderCheck) -> None:
 
 
 def _fetch(case: RequestUnderCheck) -> None:
-    """Authorize Fetch. If there are ACLs, fetch sessions are disabled, because a session could outlive a right.
+    """Authorize Fetch. If there are ACLs, fetch sessions are disabled.
 
-    Without a session, each fetch contains all of its partitions. A request in an existing session gets an error, after
+    In a session, later requests do not name their partitions, so a client could read on after its right was withdrawn.
+    Without a session, each request names all of its partitions. A request in an existing session gets an error, after
     which the client continues without this session.
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:

@@ -38,7 +38,7 @@ class RequestRights:
     def __init__(self, security: Authorization, caller: Caller, names: TopicNames) -> None:
         self._security, self._caller, self._names = security, caller, names
         self._rejected: dict[tuple[Need, str], None] = {}
-        #: Whether the request contains an unknown topic id.
+        #: Whether a topic id was unknown. If so, the request is authorized again after the metadata was refreshed.
         self.misses_ids = False
 
     @property

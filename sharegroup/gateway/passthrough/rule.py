@@ -29,7 +29,7 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Replace the list in a field of the request by `kept`, which contains only some entries of the list."""
+        """Replace a list of the request by `kept`, its allowed entries. The list is in a field of `item`."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True

@@ -114,7 +114,7 @@ class LogReader:
     def pause_s(self, position: LogPosition, offset: int) -> float:
         """Return for how many more seconds the log must not be read at `offset`.
 
-        Such a pause follows a read that returned nothing. The result is 0 if there is no pause.
+        Such a pause follows a read that failed or found no records. The result is 0 if there is no pause.
         """
         pause = self._paused.get((position.key, offset))
         left_s = 0.0 if pause is None else pause.until - asyncio.get_running_loop().time()
@@ -142,7 +142,7 @@ class LogReader:
         return task
 
     def _on_ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk], topic: str) -> None:
-        """Handle the end of a read. If it returned nothing, the next read of the same part is delayed."""
+        """Handle the end of a read. If it failed or found no records, the next read of the same part is delayed."""
         del self._reading[key]
         last = self._paused.pop(key, None)
         if task.cancelled():

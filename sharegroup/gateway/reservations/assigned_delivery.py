@@ -39,7 +39,7 @@ class AssignedDelivery:
         return self._leases.get(member.key.group_id, member.client_member_id)
 
     def deliver(self, member: MemberPartition, acquired: Sequence[AcquiredRange], assigned: Assigned) -> None:
-        """Add records to the member's buffer. If the member had left before the append, return them to the job."""
+        """Buffer records for the member. If the member's lease had ended before the append, return them to the job."""
         if self.lease(member).is_valid_at(assigned.append_ms):
             deadline_ms = assigned.append_ms + assigned.lock_duration_ms
             member.add_assigned(acquired, deadline_ms, assigned.read_committed)

@@ -1,6 +1,6 @@
 """Delivers records that a member releases to members that wait at this gateway, without waiting for the job.
 
-A release with success is certain if the member's locks and session are valid when its row is appended. The gateway can
+A release is certain to succeed if the member's locks and session are valid when its row is appended. The gateway can
 therefore choose the next member itself. One `reassign` row contains both the release and the new delivery, so that the
 job cannot give the records to another member in between. As with reserved records, the records are sent when the row is
 durable and was appended in time. Otherwise the row has no effect, and the records are released as usual.
@@ -134,8 +134,8 @@ class Reassignments:
     ) -> int:
         """Add the records to the receiver's buffer if the job will certainly apply the row. Return its append time.
 
-        If this is not certain, the records are not sent, and come back when their locks expire. `lease` is the lease of
-        the member that released the records. Raises JobUnavailableError if the outcome of the append is unknown.
+        If this is not certain, the records are not sent. `lease` is the lease of the member that released the records.
+        Raises JobUnavailableError if the outcome of the append is unknown.
         """
         chosen_s = asyncio.get_running_loop().time()
         append_ms = await appended

@@ -116,10 +116,11 @@ class ReservedDelivery:
         self._reserve(partition)
 
     def _on_acquired(self, key: SharePartitionKey, acquired: Sequence[AcquiredRange]) -> None:
-        """Count records that a micro-batch acquired. The number of offsets to reserve depends on this rate.
+        """Count records that a micro-batch acquired. The number of offsets to reserve depends on their rate.
 
-        If they are new records although this gateway has a reservation behind the end of the log, the offsets in front
-        of it are no longer reserved for anybody, because another gateway has stopped. A new reservation begins there.
+        Offsets in front of this gateway's reservation may have been reserved for a gateway that has stopped. A
+        micro-batch then acquires the new records at these offsets. In this case, this gateway returns its reservation,
+        so that its next one begins at the end of the log.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -157,7 +158,7 @@ class ReservedDelivery:
                 partition.quiet_until_ms = partition.waited_ms = now_ms + QUIET_MS
 
     def _renew_leases(self, now_ms: int) -> None:
-        """Renew the leases that need it. It suffices that one partition has a reservation."""
+        """Renew the leases that are due, if this gateway may hold a reservation in a share-partition of the cell."""
         due = {cell for cell, lease in self._own_leases.items() if lease.is_due(now_ms)}
         for partition in self._partitions.values() if due else ():
             if partition.reservation.may_hold and (cell := self._job.cell_of(partition.key.group_id)) in due:
@@ -265,7 +266,8 @@ class ReservedDelivery:
                 self._follow(partition)
                 self._assign(partition)
         elif response.acquired and response.reservation_epoch != partition.reservation.epoch:
-            # Partitions were added to the request topic, so the job read the row that returned it before this request.
+            # The job read the row that returned this reservation before the row that requested it, because partitions
+            # were added to the request topic.
             self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
     def _follow(self, partition: ReservedPartition) -> None:
@@ -418,7 +420,7 @@ class ReservedDelivery:
         return [] if partition is None else self._waiting(partition, self._job.now_ms())
 
     def _on_served(self, member: MemberPartition) -> None:
-        """Let other members be served first after `member`."""
+        """Move `member` behind the other waiting members, because records were passed on to it."""
         if (partition := self._partitions.get(member.key)) is not None:
             partition.members.pop(member, None)
 

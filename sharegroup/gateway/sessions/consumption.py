@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Length of the averaging period in ms. A fast member sends many fetches in this time.
+#: The rate is averaged over about this much processing time, in ms. A fast member sends many fetches in this time.
 MEMORY_MS = 1_000
 
 
@@ -23,12 +23,12 @@ class Consumption:
         self._since_ms: int | None = None
 
     def record_delivery(self, records: int, now_ms: int) -> None:
-        """Record the delivery of a number of records. The member processes them from now on."""
+        """Record that `records` records were delivered at `now_ms`. The member processes them from then on."""
         self.record_delivery_end(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 
     def record_delivery_end(self, now_ms: int) -> None:
-        """Record that the member has finished its last delivery.
+        """Record that the member has finished processing the records of its last delivery.
 
         Must be called when the member sends a fetch or has acknowledged all records that it holds.
         """

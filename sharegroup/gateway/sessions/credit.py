@@ -2,8 +2,8 @@
 
 A response of the job takes a micro-batch, but a fetch of a client takes only about a millisecond. The gateway therefore
 acquires more records than a fetch needs, and serves the next fetches from its buffer (*read-ahead*). A request to the
-job for records is called a *demand*. It waits at the job until there are records. The number of records depends on the
-observed behaviour of the member:
+job for records is called a *demand*. It waits at the job until there are records. How many records a demand requests
+depends on the observed behaviour of the member:
 
 - The first demand is for the records that the fetch may receive, or for `min_records` if that is more. Later demands
   are for more only if the member is likely to fetch again soon. A member that fetches late would otherwise hold
@@ -36,7 +36,8 @@ from sharegroup.gateway.sessions.demands import FetchDemand
 #: The fraction of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
 #: Limits of the first delivery to a member: a part (1/n) of the records that the member may hold, but at least
-#: `_MIN_FIRST_DELIVERY` and at most `_MAX_FIRST_DELIVERY`. If a record takes 200 ms, 125 records take 25 s.
+#: `_MIN_FIRST_DELIVERY` and at most `_MAX_FIRST_DELIVERY`. If a record takes 200 ms, 125 records take 25 s, which is
+#: less than the default lock duration.
 _FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
 _MIN_GROWTH, _MAX_GROWTH = 2, 32
 #: Number of round trips to the job for which the target should last. A demand is sent when half of the target is left.

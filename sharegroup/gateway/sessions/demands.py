@@ -22,7 +22,7 @@ class FetchDemand(NamedTuple):
         records: the number of records that it requests.
         is_ahead: whether it was sent while no fetch of the client waited for records.
         linger_ms: how long it may wait at the job for other demands.
-        is_round: whether the job responds after one attempt, even if there are no records.
+        is_round: whether it waits at the job only briefly, because the client's fetch has MinBytes 0.
     """
 
     id: str
@@ -36,8 +36,8 @@ class FetchDemand(NamedTuple):
 class FetchDemands:
     """The demands that were sent and have no response. At most one of them is standing.
 
-    A demand counts as lost after `lost_after_ms` without a response. A demand for a single attempt of the job
-    (`is_round`) counts as lost after `round_lost_after_ms`. A late response to a lost demand is still accepted.
+    A demand counts as lost after `lost_after_ms` without a response. A demand with `is_round`, which waits at the job
+    only briefly, counts as lost after `round_lost_after_ms`. A late response to a lost demand is still accepted.
     """
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
@@ -50,8 +50,8 @@ class FetchDemands:
         """Return whether a demand may be sent now.
 
         The pause after a rejected demand must have ended. A standing demand (sent, without a response) prevents further
-        demands until it counts as lost. `is_round` is True if the new demand is for a single attempt of the job. Such a
-        demand may replace a standing demand that waits until there are records.
+        demands until it counts as lost. `is_round` is that of the new demand (see `FetchDemand`). If it is True, the
+        new demand may replace a standing demand that waits until there are records.
         """
         standing = self._standing
         if standing is None or (is_round and not standing.is_round):

@@ -147,7 +147,7 @@ class Holdings:
                     self._ranges.assign(held_first, held_last, Delivery(deadline_ms, held.delivery_count))
 
     def discard(self, ranges: Iterable[AcquiredRange]) -> None:
-        """Remove ranges that were selected for a response but are not sent."""
+        """Remove ranges that are not sent after all, or that the member has returned unused."""
         for first, last, _ in ranges:
             self._ranges.discard(first, last)
 

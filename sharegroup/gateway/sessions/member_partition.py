@@ -48,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 #: Pause (in ms) after a demand, that is, a request for records, was rejected or could not be sent.
 RETRY_MS = 1_000
-#: How long (in ms) the job keeps a demand for one round, that is, for one attempt of the job. This is enough to load
+#: How long (in ms) a demand waits at the job for records if the client's fetch has MinBytes 0. This is enough to load
 #: the share-partition, and to include records that were appended just before the fetch.
 ROUND_MS = 500
-#: A range is not sent to the member if its lock ends within this time. For short locks, the limit is this part (1/n) of
-#: the lock duration.
+#: A range is not sent to the member if its lock ends within `MIN_LOCK_LEFT_MS`, or within 1/`_LOCK_DIVISOR` of the lock
+#: duration if that is shorter.
 MIN_LOCK_LEFT_MS = 2_000
 _LOCK_DIVISOR = 4
 
@@ -98,7 +98,8 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
         self._is_closed = self._is_released = False
-        #: The id of the last demand, and the number of responses. Responses to replaced demands are not counted.
+        #: The id of the last demand, and the number of the job's responses to demands. A response to a demand that was
+        #: replaced by a later one is not counted.
         self._last_id, self.rounds = "", 0
         #: Called when a fetch of the client waits for records. None if this gateway does not reserve records.
         self.on_wait: Callable[[MemberPartition, int], None] | None = None
@@ -118,8 +119,8 @@ class MemberPartition:
     def request_records(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
         """Request records from the job if needed, for a fetch with MaxRecords `wanted` and for read-ahead.
 
-        If `is_round` is True, the job responds after one attempt, even without records. The response increments
-        `rounds`.
+        If `is_round` is True, the job waits only `ROUND_MS` for records, and then responds even without records. The
+        response increments `rounds`.
         """
         if self._is_closed:
             return
@@ -351,7 +352,7 @@ class MemberPartition:
         )
 
     def stop_fetching(self) -> None:
-        """Stop fetching this share-partition. The member keeps the records that it was sent."""
+        """Stop fetching, and return the buffered records to the job. The member keeps the records that it was sent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -394,10 +395,10 @@ class MemberPartition:
         The error is INVALID_REQUEST if an offset is above all that the member was sent, as in Kafka. Otherwise it is
         INVALID_RECORD_STATE.
 
-        If the job is certain to accept the rows, the result is available as soon as they are durable. The locks and the
-        member's `lease` must be valid for at least `margin_ms`, and no other request about these records may be open.
-        The job compares both with the append time of the row, which the gateway also receives. In all other cases,
-        including renewals, the result is the job's response.
+        If the job is certain to accept the rows, the result is available as soon as they are durable. This requires
+        that no other request about these records is open, and that the locks and the member's `lease` are valid for at
+        least `margin_ms`. When a row is durable, the gateway checks the locks and the lease again, with the append time
+        of the row. In all other cases, including renewals, the result is the job's response.
         """
         try:
             check_batches(batches, is_renew_ack)
@@ -436,7 +437,10 @@ class MemberPartition:
     def _reassign_released(
         self, batches: Sequence[AcknowledgementBatch], held: AcknowledgedRanges, lease: Lease, now_ms: int
     ) -> tuple[Sequence[AcknowledgementBatch], list[Awaitable[AckResult]]]:
-        """Pass released records on to waiting members. Return the other acknowledgements, and the results of these."""
+        """Pass released records on to waiting members.
+
+        Returns the acknowledgements that must still be sent, and the results of those that were passed on.
+        """
         released, others = split_released(batches)
         found = self.holdings.find_acknowledged(release_batches(released), now_ms) if released else None
         if found is None:

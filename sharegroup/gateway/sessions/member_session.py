@@ -150,7 +150,7 @@ class MemberSession:
                 partition.unacquire_read_ahead()
 
     def end_wait(self) -> None:
-        """Record that no fetch of the member waits, because its response is complete."""
+        """Record that no fetch of the member waits any longer, because the response to its fetch is complete."""
         for partition in self._partitions.values():
             partition.read_ahead.end_wait()
 
@@ -191,7 +191,7 @@ class MemberSession:
         return self._news.is_set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` until a partition has changed or a failed read may be retried. Return whether so."""
+        """Wait until a partition has changed or a failed read may be retried. Return False if `timeout_s` expires."""
         again_s = self._look_again_s
         is_again = again_s is not None and again_s < timeout_s
         try:
@@ -222,7 +222,7 @@ class MemberSession:
     ) -> None:
         """Send demands for records of these partitions to the job if needed.
 
-        With `is_round`, the job responds after one attempt, even if there are no records.
+        With `is_round`, the job responds after a short wait, even if there are no records.
         """
         for key in partitions:
             self.get_partition(key).request_records(now_ms, wanted, is_round)
@@ -287,7 +287,7 @@ class MemberSession:
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
         """Read the log from `offset` into the cache. Return False if that is impossible now.
 
-        The caller must then get the buffer's ranges again, because the buffer may have changed during the read.
+        After the result True, the caller must get the buffer's ranges again, because they may have changed meanwhile.
         """
         if not self._reader.pause_s(position, offset):
             try:

@@ -1,4 +1,4 @@
-"""Keeps the share sessions of all nodes, and records through which session a member fetches each partition.
+"""Keeps the share sessions of all nodes, and stores through which session a member fetches each partition.
 
 A node is a broker as clients see it. A member has a session at each node that leads some of its partitions. If the
 leader of a partition changes, the partition moves to another session of the member, with the records that the member
@@ -191,7 +191,7 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions, and return the records that members hold to the job."""
+        """End all sessions, as `end_session` does. Static members keep the records that they were sent."""
         for session in list(self._served):
             self.end_session(session)
 

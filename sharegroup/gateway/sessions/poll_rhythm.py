@@ -7,11 +7,11 @@ IDLE_INTERVALS = 4
 
 
 class PollRhythm:
-    """Measures the pauses between the fetches of one session, in which the member processes records. Times are in ms.
+    """Measures the pauses between a member's fetches in one session. Times are in ms.
 
-    Only pauses after a response with records count, because a member without records fetches again immediately. One
-    longer pause raises the usual pause immediately, while shorter pauses lower it slowly. A member that received more
-    records than before is allowed a proportionally longer pause.
+    In a pause, the member processes records. Only pauses after a response with records count, because a member without
+    records fetches again immediately. One longer pause raises the usual pause immediately, while shorter pauses lower
+    it slowly. A member that received more records than before is allowed a proportionally longer pause.
     """
 
     def __init__(self) -> None:

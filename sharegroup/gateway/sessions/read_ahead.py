@@ -15,8 +15,8 @@ from sharegroup.types import AcquiredRange, OffsetRange
 
 #: Most ranges for one response. This limits the cost of encoding if redelivered records are scattered.
 MAX_RANGES = 1_000
-#: If a demand for one attempt of the job has no response after this time (in ms), it was lost when the job restarted.
-#: The demand is then sent again.
+#: If a demand with `is_round` (see `FetchDemand`) has no response after this time (in ms), it was lost when the job
+#: restarted. The demand is then sent again.
 ROUND_LOST_AFTER_MS = 10_000
 
 
@@ -34,11 +34,11 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: The last acquired offset of the record batch for which the missing records were requested last; None before
-        #: the first such request.
+        #: When the missing records of a record batch were last requested: the last offset of the batch that had been
+        #: acquired by then. None before the first such request.
         self._rest_behind: int | None = None
-        #: Whether the newest records come from this gateway's reservation, not from the job. In that case, the gateway
-        #: may assign the rest of their record batch to another member.
+        #: Whether the newest records come from this gateway's reservation, not from the job. The rest of their record
+        #: batch is then not requested, because the gateway may assign it to another member.
         self._is_assigned = False
 
     @property
@@ -108,7 +108,7 @@ class ReadAhead:
         """Return how many records to request from the job now; None if no request is needed.
 
         If the caller then sends a demand, it must call `record_demand`. `wanted` is MaxRecords of a fetch, or None if
-        the call follows a response of the job. `is_round` is True if the fetch waits only for one attempt of the job.
+        the call follows a response of the job. `is_round` is True if the fetch has MinBytes 0.
         """
         if wanted is not None:
             self.credit.set_fetch_size(wanted, now_ms)
@@ -188,8 +188,8 @@ class ReadAhead:
     def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
         """Remove and return the ranges whose locks end within `min_left_ms`. The caller must return them to the job.
 
-        The result includes ranges whose locks have ended. The job has already made these ranges available again, but
-        has counted a delivery that did not take place.
+        The result includes ranges whose locks have ended. The job has already made these available again, but has
+        counted a delivery that did not take place. It corrects the delivery count when the ranges are returned.
         """
         due = self._buffer.remove_expiring(now_ms + min_left_ms)
         if due:

@@ -34,7 +34,7 @@ class _Delivery(NamedTuple):
 
 
 class ReadAheadBuffer:
-    """Disjoint ranges in offset order. `len` is the number of offsets. Times are in ms since the epoch."""
+    """Disjoint buffered ranges in offset order. `len` is the number of offsets. Times are in ms since the epoch."""
 
     def __init__(self) -> None:
         self._ranges: RangeMap[_Delivery] = RangeMap()

@@ -72,7 +72,7 @@ class MetadataBytes:
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """The position of the number of topics, and the position of the part after the topics."""
+        """The positions at which the head ends and the tail begins, as (head end, tail start)."""
         data, version = memoryview(self.body), self.version
         try:
             begin = _skip_head(data, version)

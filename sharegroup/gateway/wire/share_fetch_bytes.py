@@ -73,7 +73,7 @@ class _Pieces:
                 self._size += len(part)
 
     def framed(self) -> list[Piece]:
-        """Return all pieces. The first one begins with the total length of the rest."""
+        """Return all pieces. The first one begins with the length of everything after the length itself."""
         self._end_short()
         first = self._pieces[0]
         assert isinstance(first, bytearray)

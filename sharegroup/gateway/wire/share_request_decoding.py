@@ -41,7 +41,7 @@ _RELEASE = (int(AcknowledgeType.RELEASE),)
 #: The smallest size of an encoded batch, partition and topic in bytes. A request is rejected if its frame is too short
 #: for the elements of an array.
 _LEAST_BATCH, _LEAST_PARTITION, _LEAST_TOPIC = 18, 6, 18
-#: Maximum number of batches in one run. It limits the cost of a search that finds only a short run.
+#: Maximum number of batches in one run. `_run` examines up to this many batches, even if the run is short.
 _LONGEST_RUN = 256
 #: Tuples with one acknowledge type, indexed by the int8 in the request. Negative indexes count from the end.
 _TYPES = (*((number,) for number in range(128)), *((number,) for number in range(-128, 0)))
@@ -223,7 +223,10 @@ class _Body:
         return _new(AcknowledgementBatch, (first, last, types))
 
     def _is_unused(self) -> bool:
-        """Read the tagged fields of a batch. Return whether they mark the records of the batch as unused."""
+        """Read the tagged fields of a batch. Return whether one of them marks the records as unused by the client.
+
+        Unused records are returned to the job without counting as delivered.
+        """
         count, is_unused = self._varint(), False
         self._spend(count, "tagged fields")
         for _ in range(count):

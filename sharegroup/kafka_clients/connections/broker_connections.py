@@ -16,7 +16,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 #: Timeout for connecting to one broker and receiving its metadata, in seconds. After this time, the next broker is
 #: tried. The timeout is short because requests of clients wait for the metadata, and some brokers may hang.
 METADATA_TIMEOUT_S = 5.0
-#: If a broker has not sent its metadata after this time, the next broker is queried as well.
+#: If a broker has not sent its metadata after this time, in seconds, the next broker is queried as well.
 NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]

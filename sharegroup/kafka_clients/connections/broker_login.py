@@ -55,7 +55,9 @@ def reauthentication_delay_s(lifetime_ms: int) -> float:
 
 
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
-    """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited.
+    """Log in with the settings' ForwardedLogin if there is one, else with their sasl_* settings.
+
+    Return the session lifetime in ms, 0 if it is unlimited.
 
     Raises UpstreamLoginRejectedError if the broker rejects the login, and UpstreamUnavailableError if the login fails
     for another reason.

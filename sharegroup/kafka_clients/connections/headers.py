@@ -104,7 +104,7 @@ def encode_response(response: ApiMessage, version: int, correlation_id: int) -> 
 
 
 def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
-    """Return the response with its length and header, in the API version in which it was decoded."""
+    """Return the response with its length and header, in the version that its `API_VERSION` contains."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 

@@ -178,9 +178,9 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Request the end offsets of leader epochs from one leader. If it does not respond, return nothing.
+        """Request the end offsets of leader epochs from one leader. The result is empty if it does not respond.
 
-        A failure of `_ask` marks the leader as silent, but a failure of this method does not.
+        Unlike `_ask`, this method does not treat a leader that does not respond as silent.
         """
         if leader in self._silent:
             return {}

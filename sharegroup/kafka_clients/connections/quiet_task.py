@@ -1,4 +1,4 @@
-"""Starts asyncio tasks. If nothing awaits such a task any longer, its exception is not logged."""
+"""Starts asyncio tasks whose exceptions are not logged if nothing awaits the tasks."""
 
 import asyncio
 from collections.abc import Coroutine

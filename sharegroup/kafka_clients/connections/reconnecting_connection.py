@@ -1,4 +1,4 @@
-"""The gateway's own connection to an upstream broker, opened when it is needed and reopened after it was lost.
+"""A connection to an upstream broker for this process's own requests, opened and reopened when it is needed.
 
 There is one attempt to connect at a time, and all waiting requests share its result. After a failure the next attempt
 is delayed, and requests wait for this attempt. So an unavailable broker does not receive many attempts, even if clients

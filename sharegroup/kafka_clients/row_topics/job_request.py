@@ -40,7 +40,8 @@ def request_job(
 ) -> R:
     """Send a request to a group's job and return its response.
 
-    `request` creates the request row from the channel and the row's header (id, group id, key of the response).
+    `request` creates the request row from the channel and the row's header (id, group id, key of the response). `kind`
+    is the class of the response.
 
     Raises RequestError if the coordinator rejects the request, JobNotRespondingError if there is no response within
     `timeout_s` seconds, and KafkaUnavailableError if the brokers cannot be reached.

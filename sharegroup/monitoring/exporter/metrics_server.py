@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 CACHE_S = 1.0
 #: Time without data after which a client is disconnected, in seconds.
 _IDLE_S = 5.0
-#: Maximum number of cached texts. There is one for each distinct Accept header; scrapers send one or two.
+#: Maximum number of cached texts, one for each distinct Accept header; scrapers send one or two. If there are more, a
+#: request gets one of the cached texts.
 _MAX_FORMATS = 4
 #: Maximum duration of `close`, in seconds.
 _CLOSE_S = 0.1

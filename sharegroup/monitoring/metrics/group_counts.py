@@ -26,7 +26,7 @@ class GroupCounts:
         self._rebalances = Counter(catalogue.REBALANCES)
 
     def reset(self) -> None:
-        """Reset the counts. Afterwards the tables are read again, and each row is counted as an added row."""
+        """Reset all counts except the rebalances. The caller then passes all rows of the tables as added rows."""
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 

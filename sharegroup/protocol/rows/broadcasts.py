@@ -25,7 +25,7 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group, or its session expired. The job releases the records that the member had acquired."""
+    """A member left its group, or its session expired. The job releases its records, or lets their locks expire."""
 
     type: ClassVar[str] = "member_left"
 

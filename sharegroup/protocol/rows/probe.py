@@ -1,7 +1,7 @@
-"""The probe: a row that the job appends to its own request topics, to detect when it is ready. Operators ignore it.
+"""The probe: a row that the job appends to its own request topics. Operators ignore it.
 
-Each query of the job appends a probe when it starts. The query is ready when the micro-batch with the probe has
-finished: the Python workers are running, and the tables are writable (docs/rows.md).
+The append times of probes give the job the brokers' time. Each query also appends probes when it starts, and is ready
+when a micro-batch with a probe has finished: the Python workers run, and the tables are writable (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"

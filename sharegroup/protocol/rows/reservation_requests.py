@@ -31,10 +31,10 @@ MAX_LEASE_MS = 10_000
 class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The response is sent immediately and contains all offsets that are reserved for the gateway. No offsets are reserved
-    while other records can be acquired, or while a waiting member cannot use reservations. If offsets are reserved, the
-    gateway holds them for `lease_ms` (its lease). The row also ends the gateway's reservations of earlier reservation
-    epochs. `member_id` is empty.
+    The response comes from the micro-batch that reads the row. It contains all offsets that are reserved for the
+    gateway. No offsets are reserved while other records can be acquired, or while a waiting member cannot use
+    reservations. If offsets are reserved, the gateway holds them for `lease_ms` (its lease). The row also ends the
+    gateway's reservations of earlier reservation epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE

@@ -75,8 +75,8 @@ def text(
 ) -> str:
     """Return a string field, or `default` if it is missing.
 
-    Raises InvalidFieldError if the value is not a string, has more than `max_length` characters, or is empty although
-    `may_be_empty` is False.
+    Raises InvalidFieldError if there is neither a field nor a default, or if the value is not a string, has more than
+    `max_length` characters, or is empty although `may_be_empty` is False.
     """
     value = row.get(field, default)
     if not isinstance(value, str):
@@ -111,7 +111,8 @@ def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
 def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None) -> int:
     """Return an integer field, or `default` if it is missing.
 
-    Raises InvalidFieldError if the value is not an integer from `low` to `high`.
+    Raises InvalidFieldError if there is neither a field nor a default, or if the value is not an integer from `low` to
+    `high`.
     """
     value = row.get(field, default)
     if not is_integer(value, low, high):

@@ -155,7 +155,8 @@ class AlterConfigsRequest(_Row):
 class InvokeConsumerRebalanceRequest(_Row):
     """Request to rebalance a group (KIP-345).
 
-    It removes static members that have left for a restart, or have sent no heartbeat for `share.session.timeout.ms`.
+    The coordinator removes the static members that have left for a restart, or have sent no heartbeat for
+    `share.session.timeout.ms`, and runs the assignor immediately.
     """
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE

@@ -101,9 +101,10 @@ class AcknowledgeRequest(PartitionRequest):
 class UnacquireRequest(PartitionRequest):
     """Request to return acquired records that the member never received. Their delivery is not counted.
 
-    The request has either `ranges` or `acquired`. The member must have acquired all records of `ranges`. `acquired`
-    contains acquired ranges with their delivery counts. Records of `acquired` are skipped if their state has changed in
-    any way other than by an expired lock.
+    The request has either `ranges` or `acquired`. If the member does not hold all records of `ranges`, the request is
+    rejected. `acquired` contains acquired ranges with their delivery counts. A record of `acquired` is returned if the
+    member still holds it, or held it last and lost it because its lock expired or the member left. All other
+    records of `acquired` are skipped.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -124,8 +125,8 @@ class ReleaseMemberRequest(PartitionRequest):
 
     - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
       records is not counted, because they never left the gateway.
-    - `requester`: the `reply_to` of the session that ended, or empty. If it is set and the member has acquired records
-      for another `reply_to`, the row is ignored.
+    - `requester`: the `reply_to` of the gateway whose session with the member ended, or empty. If it is set and the
+      member has acquired records through another gateway, the records are not released.
     - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has acquired
       records with a fetch after this time, the row is ignored.
     """

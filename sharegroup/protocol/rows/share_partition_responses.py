@@ -111,7 +111,7 @@ class ReserveResponse(_Response):
 class WantedNotice(_Response):
     """Notice that members of other requesters wait for records of the share-partition.
 
-    `id` and `member_id` are empty.
+    It asks the receiver to return unprocessed records and unused reserved offsets. `id` and `member_id` are empty.
     """
 
     type: ClassVar[str] = WANTED

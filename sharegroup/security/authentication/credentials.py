@@ -109,7 +109,10 @@ def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
 
 
 def _usual(mechanism: str) -> ScramCredential:
-    """Return a dummy credential with the same salt length and iterations as one from `hash_password`."""
+    """Return the credential that decoys imitate if no user has one for this mechanism.
+
+    Its salt length and number of iterations are those of `hash_password`.
+    """
     key = bytes(_KEY_BYTES[mechanism])
     return ScramCredential(mechanism, bytes(_MADE_SALT_BYTES), key, key, ITERATIONS)
 

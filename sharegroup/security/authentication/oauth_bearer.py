@@ -1,4 +1,4 @@
-"""The SASL mechanism OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a login with a token. Only `check` may do I/O.
+"""The SASL mechanism OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a login with a token. Does no I/O itself.
 
 As in Kafka, the server answers a rejected token with the message `{"status":"invalid_token"}`. The login fails after
 the client has confirmed this message.
@@ -26,7 +26,10 @@ class AcceptedToken(NamedTuple):
 
 
 class OAuthBearerExchange:
-    """A login with a token. `check` verifies a token: it returns the token's user, or raises LoginRejectedError."""
+    """A login with a token.
+
+    `check` verifies a token: it returns the token's user and expiry, or raises LoginRejectedError.
+    """
 
     max_message_bytes = MAX_MESSAGE_BYTES
 

@@ -20,7 +20,7 @@ class PlainExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Verify the client's only message. Raises LoginRejectedError."""
+        """Verify the user and password in the client's only message. Raises LoginRejectedError if they are wrong."""
         authorization_id, *rest = message.split("\0")
         if len(rest) != 2:
             raise LoginRejectedError(_REJECTED, _MALFORMED)

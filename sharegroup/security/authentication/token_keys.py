@@ -34,14 +34,14 @@ class TokenKeys:
         self._keys = keys
 
     def has_key(self, key_id: str | None) -> bool:
-        """Return whether the set has the key. If `key_id` is None, return whether the set has exactly one key.
+        """Return whether the set has the key of a token. `key_id` is None if the token names no key.
 
-        A token without a key id can only be verified with such a set.
+        Such a token is verified with the only key of the set or, if there are several, with a key that has no id.
         """
         return self._key(key_id) is not None
 
     def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key if the set has it for this algorithm, else None.
+        """Return the key of a token, as in `has_key`, if the key may be used with this algorithm, else None.
 
         Raises jwt.PyJWTError if the key's type does not fit the algorithm.
         """
@@ -148,15 +148,15 @@ class _Deadline:
 
     @property
     def problem(self) -> str:
-        """Return the reason why the request fails, or an empty text before the deadline.
+        """Return the reason why the request fails if the deadline has passed, else an empty text.
 
-        The socket's own timeout never ends before the deadline. So a read that ends by it has the same reason.
+        This is also the reason if a read fails by the socket's timeout, which never ends before the deadline.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""
 
     def connect(self, *where: Any) -> socket.socket:
-        """Return a connected socket, like `socket.create_connection`. Raises OSError."""
+        """Return a connected socket, like `socket.create_connection`. `_Deadline` closes it. Raises OSError."""
         connected = socket.create_connection(*where)
         with self._ending:
             self._connected.append(connected.dup())  # TLS takes over the socket

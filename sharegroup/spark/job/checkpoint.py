@@ -96,7 +96,7 @@ def _text(spark: SparkSession, file_system: Any, path: Any) -> str:
 
 
 def _pinned(entry: str) -> dict[str, int]:
-    """Return `Checkpoint.pinned` from an entry of the offset log.
+    """Return the numbers of shuffle partitions and shards (`Checkpoint.pinned`) from an entry of the offset log.
 
     The lines of an entry are a version, the batch's metadata as JSON, and the offset of each source. The offset of the
     source `kafka_log_offsets` contains the number of shards.

@@ -63,7 +63,7 @@ _TABLES = {
 }
 #: How long the job waits at its end for deferred rows to be written, in seconds; the next start would write the rest.
 _DEFERRED_END_S = 10.0
-#: The pause between two writes of deferred rows, in seconds. A commit costs the same for one batch as for many.
+#: The pause between two writes of deferred rows, in seconds. It lets one commit contain the rows of several batches.
 _DEFERRED_REST_S = 1.0
 #: The interval at which the queries are checked, in seconds.
 _WATCH_S = 0.2
@@ -171,7 +171,10 @@ class ShareGroupJob:
                 open_or_create(job.tables_path, spec, self._options)
 
     def _reject_stale_checkpoints(self) -> None:
-        """Reject stale checkpoints. This happens before the job leads, so that a failing start fences no other job."""
+        """Raise StaleCheckpointError if a checkpoint does not match the tables.
+
+        This is checked before the job leads, so that a start that fails does not fence another job.
+        """
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
@@ -309,7 +312,7 @@ class ShareGroupJob:
             self._await_end(query)
 
     def _await_end(self, query: JobQuery) -> None:
-        """Wait until a query ends. A query without a running batch is stopped while its source waits for changes."""
+        """Wait until a query ends. A query without a batch for `_IDLE_S` seconds is idle, and is stopped."""
         idle_since = time.monotonic()
         while query.is_active:
             if query.in_batch:

@@ -35,7 +35,8 @@ class JobQuery:
     Args:
         outputs: builds the query without its sink, from the path of the handover file and the start positions.
         on_lead: called when the query is the leader, before its first batch.
-        clock, refresh_clock: as in `QueryRun`.
+        clock: estimates the brokers' time, which is the time of each batch.
+        refresh_clock: measures the brokers' time again for `clock`; called from time to time.
         observer: counts what the batches do, for the metrics.
         have_lost_commits: whether the tables have lost commits in a power loss. If so, `start` discards the checkpoint.
     """
@@ -156,7 +157,7 @@ class JobQuery:
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_void_checkpoint(self) -> None:
-        """Discard a checkpoint that may be unusable. No other job uses it, and the tables have its whole content."""
+        """Discard a checkpoint that may be damaged or not match the tables. The query is rebuilt from the tables."""
         cause = "the tables have lost commits" if self._have_lost_commits else "the machine was restarted"
         logger.warning(
             "query %(query)s: the checkpoint may be damaged, or may not match the tables, because %(error)s; the "
@@ -166,7 +167,7 @@ class JobQuery:
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_if_settings_changed(self, checkpoint: Checkpoint) -> None:
-        """Discard a checkpoint whose state is divided by other numbers than the configured ones.
+        """Discard the checkpoint if the configured number of shuffle partitions or shards has changed.
 
         No other job uses the checkpoint, because this query is the leader by now. The tables have its whole content.
         """

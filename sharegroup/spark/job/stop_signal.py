@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 
 class StopSignal:
-    """Stores whether the process has received a signal to stop, and whether the stop was requested.
+    """Receives SIGTERM and SIGINT, and stores whether the queries must stop.
 
-    The main thread waits (`wait`) for SIGTERM or SIGINT, no matter which process received it, and then switches off
-    Spark's log. After that, it requests the stop (`request`). Batches that begin later raise StopRequested.
+    The main thread waits (`wait`) for a signal, no matter whether the JVM or Python received it. It then switches off
+    Spark's log and calls `request`. Batches that begin after that raise StopRequested.
     """
 
     def __init__(self, spark: SparkSession) -> None:

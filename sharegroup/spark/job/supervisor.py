@@ -60,7 +60,7 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    """Starts queries, and restarts those that fail, when `watch` is called.
+    """Starts queries, and restarts those that fail. It acts only when `watch` is called.
 
     `starts` has, by query name, a function that starts the query and returns it, or raises an error if the query cannot
     start.
@@ -73,9 +73,9 @@ class Supervisor:
         self._failures = {name: _Failures(name) for name in starts}
 
     def watch(self) -> bool:
-        """Start due queries; return whether all queries run and have processed a request.
+        """Check the running queries, and start those whose start or restart is due.
 
-        Raises an error if the job must end.
+        Return whether all queries run and have processed a request. Raises an error if the job must end.
         """
         for name in self._starts:
             if name not in self._due:
@@ -124,7 +124,10 @@ class _Failures:
         self._all, self._other_failures = 0, 0
 
     def add(self, failure: BaseException | None) -> float:
-        """Count a failure and return the seconds until the next start. Raises ShareGroupError after too many."""
+        """Count a failure and return the seconds until the next start.
+
+        Raises ShareGroupError after more than `MAX_RESTARTS` failures that are not outages.
+        """
         self._all += 1
         self._other_failures += not is_outage(failure)
         if self._other_failures > MAX_RESTARTS:

@@ -8,7 +8,7 @@ decides which rows are sent; this module waits and reads the clock.
 
 The time of a tick is a *safe time*: all requests appended before it have been read by committed batches. A lock
 therefore never expires while an acknowledgement that was appended in time is unread, however long the backlog is. The
-safe time is by the brokers' clocks; the driver passes their time on in the handover file.
+safe time is a time of the brokers' clocks. The driver passes the brokers' time to this source in the handover file.
 """
 
 import gc

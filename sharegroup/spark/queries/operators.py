@@ -86,7 +86,7 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
 
 
 def _batch_time(state: GroupState) -> tuple[int, int]:
-    """Return the time of the batch, and the time of the broker whose clock is slowest.
+    """Return the time of the batch, and the time of the broker that is behind the others, in ms since the epoch.
 
     Spark's own batch timestamp is the driver's wall clock. That clock is used only if no job sets the time, as in a
     query that uses these operators alone.

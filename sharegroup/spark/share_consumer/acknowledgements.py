@@ -81,7 +81,9 @@ def mark_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Ac
 
 
 def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[AssignedPartition, list[Run]]:
-    """Return the exceptions that a handler's result names: ascending runs of offsets, by share-partition.
+    """Convert a handler's result to the argument `exceptions` of `acknowledge_with_exceptions`.
+
+    The runs of each share-partition are in ascending order.
 
     `result` has the columns COLUMNS. `acknowledge_type` is text (accept, release, reject in any case) or a number
     (1, 2, 3). Raises InvalidResultError.

@@ -28,9 +28,9 @@ class AcquiredBatch(NamedTuple):
     def from_offer(
         cls, offered: OfferedBatch, ranges: tuple[HeldRange, ...], query_id: str, batch_id: int, incarnation: str
     ) -> AcquiredBatch:
-        """Return an offered batch that process `incarnation` runs.
+        """Return the running batch for an offered batch.
 
-        `ranges` are the ranges that the member still holds.
+        `ranges` are its ranges that the member still holds. `incarnation` identifies this process.
         """
         return cls(query_id, batch_id, ranges, offered.incarnation != incarnation, incarnation)
 

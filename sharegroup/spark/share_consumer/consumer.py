@@ -150,7 +150,7 @@ class ShareConsumer:
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
-        """Join the group and call `handle` for each batch, on a thread of Spark's. A consumer can be started once.
+        """Join the group and call `handle` for each batch, on a thread of Spark's. A second call raises RuntimeError.
 
         Raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another type with this name. A
         member that continues from an existing checkpoint does not check that.

@@ -101,7 +101,8 @@ class ShareConsumerQuery:
     def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
         """Replace the subscription by these topics, or by all topics that match a pattern, as in `ShareConsumer`.
 
-        Batches of the previous topics that are already held are still processed. Raises ValueError.
+        Batches of the previous topics that are already held are still processed. Raises ValueError for invalid topics
+        or an invalid pattern.
         """
         self._member.subscribe(Subscription.from_arguments(topics, pattern))
 

@@ -30,8 +30,8 @@ def acquired_records(
     """Return the records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
     `options` are the options of Spark's Kafka reader. The isolation level is that of the ranges, which is the same for
-    all ranges of a batch. Every executor core reads a part, even with few partitions. If the reads contain no other
-    offsets than the ranges, and all delivery counts are equal, no offsets are compared.
+    all ranges of a batch. Every executor core reads a part, even with few partitions. A read covers one interval of
+    each partition (`plan_reads`), so it may contain offsets between the ranges. Their records are filtered out.
     """
     reads = plan_reads(ranges)
     with _kafka_source_v2(spark):

@@ -1,6 +1,7 @@
 """Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-As in Kafka, the same fault in a heartbeat may have a different error code or message (`heartbeat_rules`).
+Heartbeats have their own checks (`heartbeat_rules`). As in Kafka, these may use another error code or message for the
+same fault.
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata

@@ -7,18 +7,18 @@ deletes the states and removes the rows:
     rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows are removed
                                   and sends the notice
 
-For clients, the deletion is complete after the first step. If the job stops before the second step, it finds the
-`deleting` row after its restart and repeats the second step. That is harmless, because an additional tombstone, or a
-notice for a removed row, changes nothing. During the deletion, a member may subscribe to the topic, or an administrator
-may alter its offsets. The topic's share-partitions then become `initializing` under the next epoch, which also discards
-their old state. The notice of the deletion then has no effect, because it contains the old epoch.
+For clients, the deletion is complete after the first step. If the job stops before the second step is complete, it
+finds the `deleting` rows after its restart and starts the second step again. That is harmless, because an additional
+tombstone, or a notice for a removed row, changes nothing. During the deletion, a member may subscribe to the topic, or
+an administrator may alter its offsets. The topic's share-partitions then become `initializing` under the next epoch,
+which also discards their old state. The notice of the deletion then has no effect, because it contains the old epoch.
 
 A deleted group is dead immediately. Its row is removed together with the row of its last share-partition.
 
 The state of a deleted topic (notice `topic_deleted`) is deleted in the same two steps, while the group may have
 members. The share-partitions are no longer assignable, so the response to each member's next heartbeat contains an
-assignment without them. The topic id is kept for some time, because members send it in heartbeats until they refresh
-their metadata.
+assignment without them. The group keeps the id of the deleted topic for some time and ignores it in heartbeats, because
+members send it until they refresh their metadata.
 """
 
 from collections.abc import Iterable, Iterator

@@ -3,9 +3,9 @@
 A new value applies to every request that is sent after the response. Besides writing the config rows, this requires two
 steps:
 
-- Before the response is sent, each share-partition receives the effective config (`ConfigureGroup`) as a request.
-- A change of share.auto.offset.reset concerns share-partitions that are still being initialized with the old value.
-  They are initialized again, under the next epoch and with the new value in their rows.
+- Send the effective config to each share-partition as a request (`ConfigureGroup`), before the response is sent.
+- If share.auto.offset.reset changes, start the initializations again that still use the old value. The share-partitions
+  get the next epoch and the new value in their rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the configs in the request, or remove a config if its value is None. Apply all changes or none.
 
-    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values. The message of
-    INVALID_CONFIG lists all problems.
+    `job` is the job's configuration, which has the values of configs that no request has set. Raises RequestError:
+    INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values, with all problems in its message.
     """
     if not group.group_id.strip():
         raise RequestError(

@@ -6,9 +6,9 @@ An administrator requests a rebalance when a worker has failed and will not rest
 static members without a running process before their sessions end, and runs the assignor immediately. A static member
 counts as not running if it has left for a restart, or has sent no heartbeat for the session timeout of dynamic members.
 
-The records of a removed member are released immediately. There is one exception. A gateway that received a session
-deadline of the member may respond to acknowledgements before the job processes them, until this deadline. Before this
-deadline, the records therefore stay locked until the locks expire. A running process of a removed member gets
+The records of a removed member are released immediately, with one exception. A gateway that received a session deadline
+of the member may respond to acknowledgements before the job processes them, until this deadline. If a member is removed
+before this deadline, its records stay locked until the locks expire. A running process of a removed member gets
 UNKNOWN_MEMBER_ID, and may join again.
 """
 

@@ -1,8 +1,8 @@
 """AlterShareGroupOffsets (KIP-932): set the start offsets of share-partitions in an empty group.
 
 An altered share-partition becomes `initializing` under the next group epoch. Its new start offset is in force when its
-row in `share_partitions` is durable. If the share-partition is loaded later, its old durable state is replaced, because
-that state has a lower epoch.
+row in `share_partitions` is durable. The next load of the share-partition discards the old durable state, because that
+state has a lower epoch than the row.
 
 If a topic was deleted and created again, the request refers to the new topic. The state of the previous topic is
 therefore deleted. A new topic id in a heartbeat does not have this effect, because a heartbeat may contain old metadata

@@ -11,7 +11,7 @@ class AllAssignor:
     """The `ShareGroupPartitionAssignor` that assigns every partition to every subscribed member."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """Return, for each member, all partitions of its topics. Members with equal subscriptions share one object."""
+        """Return, for each member, all partitions of its topics. Members with equal subscriptions get the same dict."""
         subscriptions = dict.fromkeys(member.subscribed_topic_ids for member in group.members.values())
         assignments = {
             topic_ids: {

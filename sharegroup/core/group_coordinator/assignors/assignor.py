@@ -14,7 +14,8 @@ class MemberSpec(NamedTuple):
     """A member as input of an assignor.
 
     Attributes:
-        subscribed_topic_ids: The topics that the member subscribes to, in the same order for all members.
+        subscribed_topic_ids: The subscribed topics that have assignable partitions. Members with equal subscriptions
+            have equal tuples.
         assignment: The partitions that the previous run assigned to the member.
         rack_id: The member's rack, or None.
         instance_id: The group instance id of a static member, or None.

@@ -27,10 +27,10 @@ TopicPartition = tuple[str, int]
 def balance(
     current: Mapping[str, Iterable[TopicPartition]], partitions: Sequence[TopicPartition], loads: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the new partitions of each member.
+    """Assign `partitions` to the members, and return the new partitions of each member.
 
-    `current` has an entry for every member, with its present partitions. Of two members with equally many partitions,
-    the one with the smaller number in `loads` is preferred.
+    `current` has an entry for every member, with its present partitions. Members with more partitions get the larger
+    quotas. Of two members with equally many partitions, the one with the smaller number in `loads` comes first.
     """
     if not current:
         return {}

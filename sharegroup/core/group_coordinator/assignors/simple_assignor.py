@@ -1,6 +1,6 @@
 """The assignor `simple`, Kafka's only assignor for share groups.
 
-It balances the number of partitions first, and then avoids moving them. It ignores racks. If all members have the same
+An even distribution has priority over few moves of partitions. Racks are ignored. If all members have the same
 subscription, their numbers of partitions differ by at most one. If subscriptions differ, each topic is balanced
 separately among its subscribers, so the numbers of two members may differ by one per topic.
 """
@@ -33,8 +33,8 @@ def _topic_by_topic(
 ) -> dict[str, list[TopicPartition]]:
     """Return the partitions of each member, with each topic balanced separately among its subscribers.
 
-    If members have equally many partitions of a topic, those with fewer partitions of the previous topics are
-    preferred.
+    If members have equally many partitions of a topic, those with fewer partitions of the topics before it get the
+    larger quotas.
     """
     subscribers: dict[str, list[str]] = {}
     for member_id in current:

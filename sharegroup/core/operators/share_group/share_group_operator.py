@@ -4,9 +4,9 @@ The operator is restored from its state (one JSON text), processes the rows of a
 again. Sessions expire only at ticks. All heartbeats that were appended before the time of a tick have been read by
 then, so no session expires only because the job is slow.
 
-A member that leaves can join again in the next micro-batch at the earliest. The reason is that the request rows of a
-batch are sent again after a failure of the job. One of these rows releases the member's records. If it were sent again
-after the response to the join, it could release newly acquired records.
+A member that leaves can join again in the next micro-batch at the earliest. The reason is the row that the batch sends
+to release the member's records. After a failure, the job sends the rows of a batch again. If the same batch also
+responded to the join, the second row could arrive when the member has acquired records again, and release them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -226,14 +226,14 @@ class ShareGroupOperator:
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
-    """Yield a request for each share-partition. The ids depend only on the member and its epoch."""
+    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
     id_ = f"release-{release.member_id}-{release.member_epoch}"
     for share_partition in _share_partitions(release):
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """Yield a request for each share-partition. The ids of the requests depend only on the join."""
+    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
@@ -242,7 +242,7 @@ def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
 
 
 def _configures(configure: ConfigureGroup, altered_ms: int) -> Iterator[ConfigureRequest]:
-    """Yield a request for each share-partition. The ids depend only on the id of the alter_configs request."""
+    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
         yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: The requester of a fetch stops waiting this time in ms after the fetch's deadline (Kafka's request.timeout.ms).
+#: How long a requester waits for a fetch's response after the fetch's deadline, in ms (Kafka's request.timeout.ms).
 REQUEST_TIMEOUT_MS = 30_000
 
 
@@ -21,7 +21,8 @@ class Demand(NamedTuple):
         requested_ms: The append time of the request, or the time at which its session was opened, if that is later.
         is_static: Whether the member is static, so that its locks last longer.
         incarnation_id: The process that sent the request, or None if the request did not contain it.
-        is_first: Whether the fetch is served before all others.
+        is_first: Whether the fetch is served before all others, because it opened a session of a member that held
+            records. It acquires these records again.
         reserves: Whether the request came from a gateway that reserves offsets. Such a fetch does not have to wait for
             records that are reserved for other gateways.
         member_epoch: The epoch of the member, or -1 if unknown.

@@ -32,7 +32,7 @@ class DepartedMembers:
         return 0 <= member_epoch <= self._entries.get(_key(partition, member_id), _NEVER)[0]
 
     def add(self, partition: int, member_id: str, member_epoch: int, left_ms: int) -> None:
-        """Record that the member left with this epoch, which must be higher than all earlier ones."""
+        """Record that the member left with this epoch, which must be higher than its earlier ones."""
         key = _key(partition, member_id)
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_DEPARTED:

@@ -218,7 +218,7 @@ class ManagedPartition:
         self._replay(self.window.assign(reserver, member_id, ranges, append_ms, request.lock_duration_ms))
 
     def reassign(self, request: ReassignRequest, append_ms: int, config: SharePartitionConfig) -> None:
-        """Release records of the member, and deliver them to the other member in the request.
+        """Release records that `member_id` of the request holds, and deliver them to `to_member_id`.
 
         The gateway has already sent the records. They are therefore delivered even if they had the maximum delivery
         count, which can happen if the limit was lowered meanwhile. Raises RequestError if the member does not hold the
@@ -232,7 +232,7 @@ class ManagedPartition:
         self._replay(self.window.reassign(released.transitions, request.to_member_id, deadline_ms))
 
     def release_assigned(self, assigned: Sequence[OffsetRange], config: SharePartitionConfig) -> None:
-        """Release the records of an assignment that has just been applied, because its member had left."""
+        """Release records that have just been assigned to a member, because the member had left before."""
         start_offset = self.window.start_offset
         ranges = [OffsetRange(max(first, start_offset), last) for first, last in assigned if last >= start_offset]
         self._replay(self.window.release(ranges, config))
@@ -329,7 +329,7 @@ class ManagedPartition:
     # -- the operator's state --------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedPartition:
-        """Return the partition as it is stored. The first value is the earliest lock deadline."""
+        """Return the partition as it is stored. `values` begins with the earliest lock deadline."""
         *window, texts = self.window.dump()
         log = None if self.log is None else self.log.dump()
         return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)

@@ -1,9 +1,9 @@
 """The group's config in each share-partition of a shard, and the configs for snapshots.
 
 The source reads the config of the whole shard from the tables. A later change arrives as a `configure` request for each
-share-partition, and is processed in order with the other requests. Therefore the new config applies to every request
-that is appended after the response to the change. For a short time, two share-partitions of a shard may have different
-configs.
+share-partition, which is processed before the other requests of its micro-batch. Therefore the new config applies to
+every request that is appended after the response to the change. For a short time, two share-partitions of a shard may
+have different configs.
 """
 
 from __future__ import annotations

@@ -191,8 +191,8 @@ class RequestHandler:
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
         """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway.
 
-        The gateway has already sent the records. If the member had left before the assignment, the records are released
-        immediately. They keep the increased delivery count.
+        The gateway has sent the records, unless the row was appended after `valid_until_ms`. Such a row is ignored. If
+        the member had left before the assignment, the records are released immediately, with the increased count.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -201,9 +201,9 @@ class RequestHandler:
         self._record_assigned(row, request, managed, receiver, request.ranges)
 
     def _reassign(self, row: RequestRow, request: ReassignRequest, managed: ManagedPartition) -> None:
-        """Release records of the member and assign them to another one. Raises RequestError if it does not hold them.
+        """Release records that `member_id` holds, and assign them to `to_member_id`. A late row is ignored (`_assign`).
 
-        The gateway has already sent the records, as in `_assign`.
+        Raises RequestError if `member_id` does not hold the records.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return

@@ -1,12 +1,12 @@
 """The gateways through which members acquired records, and requests for share-partitions that are not loaded yet.
 
-A *requester* is a gateway, identified by its `reply_to`. A member can use several gateways, one after the other. The
-job stores a member's requesters for two reasons:
+A *requester* sends request rows and reads the responses by its `reply_to`. It is a gateway, or a member without a
+gateway. A member can use several gateways, one after the other. The job stores a member's gateways for two reasons:
 
 - An earlier gateway may report late that its session with the member has ended, for example when it detects a dead
   connection. Records that the member has acquired through another gateway by then must stay acquired.
-- A gateway can detect that its own members wait for records, but not that members of other gateways wait. The job
-  therefore notifies the gateway.
+- A gateway can detect that its own members wait for records, but not that members of other requesters wait. If a
+  gateway's members hold records meanwhile, the job notifies the gateway.
 
 A request may arrive before its share-partition is loaded. The two streaming queries are not synchronised, so a member
 may receive its assignment before the state of the share-partition has been read.
@@ -20,17 +20,16 @@ from typing import Any, NamedTuple
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
 
-#: The minimum time in ms between two notices of a share-partition. Such a notice reports to requesters that members
-#: wait for records.
+#: The minimum time in ms between two `wanted` notices of a share-partition, which report that other members wait.
 NOTIFY_INTERVAL_MS = 500
 
 
 class Requesters:
-    """The requesters of each member, and the time of the last notice to requesters, by share-partition.
+    """The gateways of each member, and the time of the last `wanted` notice, by share-partition.
 
-    For each member, the requesters whose fetches got records are stored, with the time of the newest of these fetches.
-    Entries are removed when the member's records are released. If the fetches contain a member epoch, the newest epoch
-    is stored too.
+    For each member, the gateways through which it got records are stored, with the append time of the newest fetch or
+    assignment. If these rows contain a member epoch, the newest epoch is stored too. The entry of a member is removed
+    when its records are released.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -52,9 +51,9 @@ class Requesters:
     def record_acquisition(
         self, partition: int, member_id: str, reply_to: str, asked_ms: int, member_epoch: int = -1
     ) -> None:
-        """Record that a fetch of the member got records.
+        """Record that the member got records through the requester `reply_to`, by a fetch or an assignment.
 
-        `asked_ms` is the append time of the fetch, or the time at which its session was opened, if that is later.
+        `asked_ms` is the append time of its row, or the time at which the fetch's session was opened, if that is later.
         """
         if member_epoch >= 0:
             epochs = self._epochs.setdefault(partition, {})
@@ -64,15 +63,15 @@ class Requesters:
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
 
     def end_session(self, partition: int, member_id: str, requester: str, append_ms: int) -> bool:
-        """End a requester's session with the member, and return whether the member has no session left.
+        """End the member's session with a gateway, and return whether the caller must release the member's records.
 
-        If `requester` is "", all sessions end. Records that the member acquired through two requesters cannot be
-        distinguished. If another session is left, the records of the ended session therefore stay acquired until their
-        locks expire or the other session ends.
+        The result is True if the member has no other session, or if `requester` is "" (all sessions end). If another
+        session is left, the records stay acquired until their locks expire or that session ends, because the job does
+        not store through which gateway a record was acquired.
 
-        If a later fetch of the requester (appended after `append_ms`) got records, the call has no effect. That fetch
-        belongs to a later session, and the end of the earlier session was read late, from another partition of the
-        request topic.
+        If a later fetch of the requester (appended after `append_ms`) got records, the result is False and the session
+        stays. That fetch belongs to a later session, and the end of the earlier session was read late, from another
+        partition of the request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):
@@ -83,7 +82,7 @@ class Requesters:
         return False
 
     def has_fetched_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
-        """Return whether the member has got records with a fetch that was appended at or after `opened_ms`.
+        """Return whether the member has got records by a fetch or assignment that was appended at or after `opened_ms`.
 
         If so, a request about the session that was opened at `opened_ms` is outdated. The comparison includes
         `opened_ms`, because the first fetch of a session may be appended in the same millisecond.
@@ -107,10 +106,11 @@ class Requesters:
         now_ms: int,
         reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the requesters to notify that members of other requesters (`waiting`) wait for records.
+        """Return the gateways to notify that members of the requesters `waiting` wait for records, sorted.
 
-        The result has the gateways `reservers` and the requesters of each member for which `holds` is true, but no
-        requester in `waiting`. The result is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
+        These are the gateways of all members that hold records (`holds`), and the gateways `reservers`, which hold
+        reserved offsets. Requesters in `waiting` are left out. The result is empty if the last notice was sent less
+        than `NOTIFY_INTERVAL_MS` ago.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:

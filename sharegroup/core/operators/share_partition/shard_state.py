@@ -23,7 +23,7 @@ from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
-#: How long the time of a topic's deletion is kept, in ms, because earlier requests may still arrive.
+#: How long a shard without share-partitions is kept after its topic was deleted, in ms, to reject late requests.
 DELETED_MS = 600_000
 
 

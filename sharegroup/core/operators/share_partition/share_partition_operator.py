@@ -15,8 +15,9 @@ Clocks. All times are broker times (`kafka_clients.job_clock`), and all are pass
   have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
   applied before its lock can expire. An acknowledgement that was appended too late is rejected, even if no tick has
   ended its lock yet. The append time of a request does not end locks, because requests with earlier append times may
-  not have been read yet. Such requests may be in other partitions of the request topic, because partitions can be added
-  to this topic. The operator does not keep the maximum of the times, so a wrong time has no effect on later batches.
+  not have been read yet: after partitions were added to the request topic, it may have requests for one share-partition
+  in several partitions. The operator does not keep the maximum of the times, so a wrong time has no effect on later
+  batches.
 
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
 demands share new records evenly, so that a large one does not starve the others.
@@ -228,8 +229,8 @@ class SharePartitionOperator:
     def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
         """Delete the states of share-partitions, given as (partition, state epoch, topic), and send notices.
 
-        The share-partitions need not be loaded. A notice is sent when the deletion is durable. The deletion may be
-        repeated after a restart, because the coordinator ignores notices with an older state epoch.
+        The share-partitions need not be loaded. The notices are sent when the deletion is durable. Repeating it after a
+        restart is harmless, because the coordinator ignores notices with an older state epoch.
         """
         state = self._state
         for partition, state_epoch, topic in deletions:

@@ -6,9 +6,9 @@
     gateway.max.connections.per.ip.overrides         max.connections.per.ip.overrides
     gateway.max.connection.creation.rate.per.ip      connection_creation_rate, of the default ip entity
 
-An override replaces both limits of one address: that of its connections and that of their creation rate. An example is
-the address of a load balancer. A part of the total limit is reserved for addresses with few connections, so that an
-address with many connections cannot block all others.
+An address with an override, such as a load balancer, has its own maximum of connections and no limit on its creation
+rate. A part of the total limit is reserved for addresses with few connections, so that an address with many connections
+cannot block all others.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class AddressLimits:
     Args:
         most: the limit for all addresses together.
         per_address: the limit for each address without an entry in `overrides`.
-        overrides: the limits of single addresses.
+        overrides: {address: its maximum of connections}. `creation_rate` does not apply to these addresses.
         creation_rate: the limit of new connections per second and address; 0 means no limit.
     """
 

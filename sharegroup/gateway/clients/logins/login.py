@@ -78,8 +78,9 @@ class Logins:
 class Login:
     """Performs the login of one client and writes it to the audit log.
 
-    If `sasl` is None, the client is authenticated from the start, as ANONYMOUS. `client_identity` is the client's own
-    identity at the brokers; None if the gateway sends requests with its own identity.
+    If `sasl` is None, no login is required, and `RequestLoop` identifies the client by its TLS certificate, if it has
+    one. `client_identity` is the client's own identity at the brokers; None if the gateway sends requests with its own
+    identity.
     """
 
     def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ClientIdentity | None = None) -> None:
@@ -123,7 +124,7 @@ class Login:
 
     @property
     def principal(self) -> str | None:
-        """The authenticated principal; None before the login."""
+        """The principal that SASL has authenticated; None before the login or if SASL is disabled."""
         return None if self._sasl is None else self._sasl.principal
 
     @property

@@ -1,8 +1,8 @@
 """Handles IncrementalAlterConfigs: the job alters configs of share groups, and the upstream alters all others.
 
-One request may alter configs of a group that the job stores and others that the upstream stores. Either may reject its
-part. Therefore the upstream first only validates its part. Then the job applies its part, and at last the upstream
-applies its part.
+For one group, a request may alter configs that the job stores and others that the upstream stores. Both can reject
+their part, but either all changes of the group must be applied or none. Therefore the upstream first validates its part
+without applying it. Then the job applies its part, and finally the upstream applies its part.
 """
 
 from collections import Counter
@@ -163,9 +163,9 @@ def audit_changes(
 
 
 def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
-    """Return an error if the request alters broker configs that only the job's configuration file can set, else None.
+    """Return an error if `resource` is a broker and a changed config can only be set in the job's configuration file.
 
-    The upstream's values of these configs would have no effect on our share groups.
+    Otherwise return None. If the upstream changed such a config, this would have no effect on the job's share groups.
     """
     ours = [config.name for config in resource.configs if is_job_config(config.name)]
     if resource.resource_type != BROKER or not ours:
@@ -175,12 +175,12 @@ def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
 
 
 def split_changes(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
-    """Return (changes of our configs, changes of the upstream's configs).
+    """Return (changes of configs that the job stores, changes of configs that the upstream stores).
 
-    Changes of our configs are {name: new value}. The value None deletes a config.
+    The changes for the job are {name: new value}. The value None deletes a config.
 
     Raises RequestError with Kafka's messages. The error is INVALID_REQUEST for duplicate keys, null values and unknown
-    operations. It is INVALID_CONFIG for APPEND and SUBTRACT, because none of our configs is a list.
+    operations. It is INVALID_CONFIG for APPEND and SUBTRACT, because no config of the job is a list.
     """
     if len({config.name for config in configs}) < len(configs):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -22,7 +22,7 @@ def config_rejection(
 ) -> ConfigResult | None:
     """Return an error if the caller may not access the configs of `item`, else None.
 
-    `need` checks the right of the caller to an ACL resource, and raises RequestError.
+    `need` raises RequestError if the caller lacks the right on an ACL resource, which is passed as type and name.
     """
     try:
         need(caller, *config_acl_resource(item))

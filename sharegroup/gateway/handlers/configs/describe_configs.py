@@ -68,10 +68,10 @@ class DescribeConfigs:
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """Replace the configs `group.share.*` in the upstream's result for a broker by those of the job.
+        """Replace the configs `group.share.*` in `found`, the upstream's result for a broker, by those of the job.
 
-        A resource without a name stands for the dynamic default configs of all brokers. No configs of the job are added
-        to it, because they are not dynamic.
+        A resource without a name stands for the dynamic default configs of all brokers. Its result gets no configs of
+        the job, because these are not dynamic.
         """
         if found.error_code:
             return found

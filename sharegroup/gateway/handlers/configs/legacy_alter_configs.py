@@ -1,8 +1,8 @@
 """Handles AlterConfigs, the predecessor of IncrementalAlterConfigs (KIP-339).
 
-AlterConfigs resets all configs of a resource that the request does not name. For groups, the gateway converts the
-request to an equivalent IncrementalAlterConfigs. It forwards other resources to the upstream broker unchanged. It
-rejects broker configs that only the job's configuration file can set.
+AlterConfigs replaces all configs of a resource: configs that the request does not contain are reset to their defaults.
+For groups, the gateway converts the request to an equivalent IncrementalAlterConfigs. It forwards other resources to
+the upstream broker unchanged. It rejects broker configs that only the job's configuration file can set.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -88,7 +88,10 @@ class AlterConfigs:
 
 
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
-    """Return changes that set the configs of `resource` and delete all others in `is_set`, which are set now."""
+    """Return changes that set the configs in `resource`, and delete all other configs of the group.
+
+    `is_set` contains the names of the configs that are set now.
+    """
     change = _Incremental.AlterableConfig
     in_request = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]

@@ -29,7 +29,7 @@ class ListConfigResources:
             return _response(int(error.code), ())
         code, theirs = await self._upstream.list_resources(request.caller.node_id, types)
         if code and ours:
-            code = 0  # an upstream that does not support the type does not hide our groups
+            code = 0  # the upstream may not support the type; the job's groups are returned anyway
         theirs = [(kind, name) for kind, name in theirs if kind != TOPIC or self._security.is_shown(name)]
         return _response(code, sorted({*theirs, *((GROUP, group_id) for group_id in ours)}))
 

@@ -95,7 +95,7 @@ class DescribeShareGroupOffsets:
 def partitions_to_describe(
     requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """Return the partitions to describe, as {topic: partitions}. If `requested` is None, these are all in `offsets`."""
+    """Return `requested` as {topic: partitions}. If it is None, return all partitions that have offsets."""
     if requested is None:
         requested = [(row.topic, (row.partition,)) for row in offsets]
     partitions_of: dict[str, list[int]] = {}

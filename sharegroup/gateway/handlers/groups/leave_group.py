@@ -2,10 +2,10 @@
 
 The gateway removes the members that the request names, as Kafka does for removeMembersFromConsumerGroup (KIP-345).
 
-A request whose only member has neither an id nor a name has a special meaning in this project
-(`invoke_consumer_rebalance`). Static members that have left temporarily are removed, and the assignor runs. No Kafka
-client sends such a request. Kafka's coordinators would respond that the member is unknown. KIP-345 originally had a
-separate request for this, which required the right to join the group. This request requires the same right.
+A request whose only member has neither an id nor a name requests a rebalance (`invoke_consumer_rebalance`): static
+members that have left temporarily are removed, and the assignor runs. This is an extension of this project. No Kafka
+client sends such a request, and Kafka's coordinators would respond that the member is unknown. KIP-345 originally
+proposed a separate request for a rebalance. It required Read on the group, as joining does, and so does this request.
 """
 
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
@@ -52,9 +52,9 @@ class LeaveGroup:
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
         """Remove these members, and return each with its error.
 
-        If `members` is only `ALL_AWAY`, remove and return all static members that have left temporarily. Otherwise, the
-        result repeats the member id and group instance id of each member in the request, because clients find its error
-        by these.
+        If `members` contains only `ALL_AWAY`, remove and return all static members that have left temporarily.
+        Otherwise, the result repeats the member id and group instance id of each member in the request, because clients
+        use them to find the error of a member.
         """
         if members == (ALL_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)

@@ -1,8 +1,7 @@
-"""Handles ListGroups: lists our share groups, and the groups of the upstream except its own share groups.
+"""Handles ListGroups: lists the job's share groups, and all groups of the upstream except share groups.
 
-Each port of the gateway stands for one broker. A client sends the request to every broker and merges the responses.
-Each share group is therefore listed on one port only. Clients regard the standby port as another broker, which lists no
-groups.
+Each port of the gateway stands for one broker. A client sends the request to every broker and merges the responses, so
+each share group is listed on one port only. To clients, the standby port is one more broker. It lists no groups.
 """
 
 import hashlib
@@ -129,7 +128,9 @@ def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
 
 
 def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
-    """Filter the upstream's groups by state and type, in case the upstream does not support these filters.
+    """Return the upstream's groups that the client requests, without the upstream's own share groups.
+
+    The groups are filtered here because the upstream may not support filters by state and type.
 
     `version` is the version of the response. Before version 5, it contains only classic groups. Before version 4, it
     contains no states.

@@ -28,7 +28,8 @@ from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
 
-#: Most members whose subscription is kept. The coordinator's next response restores a discarded subscription.
+#: Maximum number of members whose subscription is stored, for heartbeats that do not repeat it. If a subscription was
+#: discarded, the coordinator's next response restores it.
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
@@ -119,9 +120,10 @@ class ShareGroupHeartbeat:
         )
 
     async def _topics(self, names: Collection[str], is_new: bool) -> Mapping[str, Topic]:
-        """Return {name: topic}.
+        """Return {name: topic}, without topics that do not exist.
 
-        For a new subscription, known topics are checked again. Otherwise a deleted topic would be assigned for a while.
+        `is_new` is True for a new subscription. Known topics are then checked again, because a topic that was just
+        deleted would otherwise be assigned to the member for a while.
         """
         return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
@@ -153,7 +155,7 @@ class ShareGroupHeartbeat:
             sent.exception()
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
-        """Append the row of a leave, and return the response when the row is durable but not yet processed by the job.
+        """Append the row of a leave. Return the response when the row is durable, without waiting for the job.
 
         The caller must have checked that the member is in its group, so that the job will remove the member. The job
         processes later requests for the group after this row. Descriptions of the group wait until the job has
@@ -215,7 +217,10 @@ class ShareGroupHeartbeat:
 
 
 def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Convert the job's response to Kafka's. The result has the member id of the request, even for a static member."""
+    """Convert the job's response to Kafka's. The result has the id that the member sent in its request (`member_id`).
+
+    The job's response has another id if the member is static.
+    """
     message = ShareGroupHeartbeatResponse
     assignment = None
     if response.assignment is not None:

@@ -20,7 +20,8 @@ from sharegroup.types import AcknowledgementBatch
 class ShareAcknowledgements:
     """Sends acknowledgements to the job, separately for each partition.
 
-    An outcome is known before the job has processed the row only if at least `margin_ms` of the locks are left.
+    The outcome of an acknowledgement can be known when its row is durable, before the job has processed the row. This
+    requires that the locks and the member's lease are valid for at least `margin_ms` (`MemberPartition.acknowledge`).
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class ShareAcknowledgements:
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
-        """Return the member's lease; one that is not valid if the leader of the partition is another node.
+        """Return the member's lease, or an invalid lease if another node leads the partition.
 
-        Another gateway may then serve the member, so the job must answer its acknowledgements.
+        In that case, another gateway may serve the member for this partition, so only the job can decide whether the
+        acknowledgements are accepted.
         """
         return self._leases.get(*session.key) if leader.node_id == caller.node_id else Lease()
 

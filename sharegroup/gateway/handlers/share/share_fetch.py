@@ -78,7 +78,7 @@ class ShareApis:
         return 0 if self._reserved is None else self._reserved.reserved_records
 
     def upkeep(self) -> None:
-        """Return records to the job that members do not fetch in time, and unused reservations."""
+        """Return unused reservations, and records that members do not fetch in time, to the job."""
         self.sessions.upkeep()
         if self._reserved is not None:
             self._reserved.upkeep()
@@ -146,7 +146,7 @@ class ShareApis:
         served.rhythm.begin_fetch(self._job.now_ms())
         renews = body.is_renew_ack
         fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
-        if fetches:  # so that records that it releases can be passed on to it
+        if fetches:  # before the acknowledgements, so that records which they release can be passed on to this fetch
             for key in acknowledgements:
                 if key in context.session.partitions:
                     served.begin_wait(key, self._job.now_ms())
@@ -182,11 +182,11 @@ class ShareApis:
         request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
-        """Add buffered records to the response, or wait up to MaxWaitMs until there are at least MinBytes.
+        """Add records to the response until it has at least MinBytes, or MaxWaitMs have passed.
 
         With MinBytes 0, each partition's records are requested from the job once, and the response contains those that
-        the job acquires, possibly none. The wait also ends when this node can no longer serve a partition, because the
-        response must contain that error, or when the gateway shuts down.
+        the job acquires, possibly none. The wait also ends when the gateway shuts down, or when this node can no longer
+        serve a partition, because the response must then contain the partition's error.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -223,7 +223,10 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add buffered records within the limits of the request. Skip partitions with records in the response."""
+        """Add buffered records within the limits of the request. Skip partitions with records in the response.
+
+        `may_wait` is passed to `MemberSession.take_records`.
+        """
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         buffered, now_ms = set(served.buffered_partitions()), self._job.now_ms()

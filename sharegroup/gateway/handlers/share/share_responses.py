@@ -1,7 +1,7 @@
 """Builds ShareFetch and ShareAcknowledge responses, which have one entry per partition.
 
-Each acknowledged partition must have an entry. The records of a partition without records must be empty bytes, not
-null. Otherwise clients stall.
+Each acknowledged partition must have an entry. If a partition has no records, its field for records must be empty
+bytes, not null. Otherwise clients stall.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ _NO_LEADER = (-1, -1)
 
 
 class _Leaders:
-    """The current partition leaders, for clients that sent a request to the wrong node."""
+    """Finds the current leaders of partitions for which a client sent a request to the wrong node."""
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._cluster, self._listeners = cluster, listeners
@@ -144,8 +144,8 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     def build(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """Return the response.
 
-        The lock timeout in the response is the time that is left, at `now_ms`, until the first lock of its records
-        expires. Without records, it is `lock_timeout_ms`.
+        Its AcquisitionLockTimeoutMs is the time from `now_ms` until the first lock of the returned records expires. If
+        there are no records, it is `lock_timeout_ms`.
         """
         keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}

@@ -1,4 +1,4 @@
-"""Determines which topic partitions a node serves to a caller, and the errors of all other partitions."""
+"""Determines which topic-partitions a node serves to a caller, and the errors of all other partitions."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ class ShareTopics:
         self._cluster, self._security = cluster, security
 
     async def refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
-        """Refresh the metadata if a partition is unknown, or if its known leader is not `node_id`."""
+        """Refresh the metadata if the leader of a partition is unknown or, with `node_id`, is another node."""
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
@@ -25,7 +25,7 @@ class ShareTopics:
     def partition_errors(
         self, caller: Caller, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, ErrorCode]:
-        """Return the error of each partition that this node does not serve."""
+        """Return {partition: error} for the partitions that the caller's node does not serve to the caller."""
         may_read = lru_cache(None)(partial(self._security.may_read, caller))
         codes = {key: self._fault(caller, key, may_read) for key in partitions}
         return {key: code for key, code in codes.items() if code is not None}
