@@ -40,7 +40,8 @@ class Config:
     groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     cells: CellsConfig = field(default_factory=CellsConfig)
-    #: The cell (one of several jobs) that this configuration is for. If set, `job` has the cell's folders and topics.
+    #: The cell (one of several jobs) that this configuration is for. If set, `job` has the cell's folders, topics and
+    #: metrics port.
     cell: str = NO_CELL
     _file_job: JobConfig | None = field(default=None, compare=False, repr=False)
 

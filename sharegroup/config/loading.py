@@ -106,7 +106,7 @@ def _part(section: Mapping[str, object], family: type[ConfigFamily]) -> dict[str
 
 
 def _mapping(name: str, value: object, problems: list[str]) -> Mapping[Any, Any]:
-    """Return the content of a section. An empty section is null in YAML."""
+    """Return the content of a section; {} if it is empty (null in YAML). Report any other value in `problems`."""
     if value is None:
         return {}
     if isinstance(value, Mapping):

@@ -52,9 +52,9 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """The responses that a call waits for: those to the rows of `awaited`, a set of acknowledgements or renewals.
+    """Waits until all rows of an acknowledgement round (`awaited`) have responses, at most until `deadline_ms`.
 
-    If `awaited` is None, there is nothing to wait for. The time limit is `deadline_ms`.
+    If `awaited` is None, there is nothing to wait for.
     """
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:

@@ -78,7 +78,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Return the ranges that do not fit into MAX_READS envelopes of their partition. The oldest ranges go first."""
+    """Return the ranges to leave out, so that each partition keeps the MAX_READS envelopes with its oldest ranges."""
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():

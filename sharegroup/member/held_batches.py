@@ -86,7 +86,7 @@ class RunningBatch:
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal was appended. If this was in time, its response may arrive after the deadline."""
+        """Record that a renewal was appended. If it was in time, the batch counts as held until the response."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
@@ -104,7 +104,7 @@ class RunningBatch:
         return missing
 
     def discard_deleted(self) -> tuple[HeldRange, ...]:
-        """Discard the ranges of deleted share-partitions, and return the others. No handler has received them yet."""
+        """Discard the ranges of deleted topics, and return the others. Call it before a handler receives the ranges."""
         self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.deleted)
         self.deleted.clear()
         return self.ranges
@@ -177,7 +177,10 @@ class HeldBatches:
         return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered, *self._awaited))
 
     def add(self, acquired: Iterable[HeldRange], now_ms: int) -> None:
-        """Queue acquired ranges. Ranges whose lock has expired already are ignored, because others can acquire them."""
+        """Queue acquired ranges. Ranges whose lock has expired already are ignored, because others can acquire them.
+
+        Ranges that overlap the running batch are not queued. The next `step` returns them. The batch counts as lost.
+        """
         for held in acquired:
             self._lock_ms = held.lock_deadline_ms - self.brokers_ms(now_ms)
             if self.running is not None and self.running.overlaps(held):
@@ -247,7 +250,7 @@ class HeldBatches:
         self._queued = []
 
     def discard_deleted(self, is_gone: Callable[[AssignedPartition], bool], now_ms: int) -> None:
-        """Discard all ranges of share-partitions whose topic was deleted."""
+        """Discard queued and offered ranges of deleted topics, and stop renewing those of the running batch."""
         offered = self._offered.ranges if self._offered else ()
         if any(is_gone(held.share_partition) for held in offered):
             self._withdraw(now_ms)

@@ -271,8 +271,8 @@ class MemberLogic:
         """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
 
         The acknowledgements apply only to `granted`, the acquired ranges of the batch. They take effect when they are
-        appended, so a batch must wait until then. Responses only show whether they were too late. The next call of
-        `acknowledge`, and `close`, wait for the responses.
+        appended, so the batch may end only then. The responses only show whether the acknowledgements were too late.
+        The next call of `acknowledge`, and `close`, wait for these responses.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)

@@ -45,7 +45,7 @@ class OfferReader:
         self._directory = Path(directory)
 
     def claim(self, wait_s: float = 0) -> OfferedBatch | None:
-        """Claim and return the offered batch; None if there is none within `wait_s`."""
+        """Claim and return the offered batch; None if there is none within `wait_s`, or no further one follows."""
         offer, claimed = self._directory / _OFFER, self._directory / _CLAIMED
         deadline = time.monotonic() + wait_s
         while not (offer.exists() and _rename(offer, claimed)):

@@ -1,6 +1,6 @@
-"""Reads the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
+"""The Delta tables without Spark. This module exports the functions that read groups, offsets and configs.
 
-This package needs only deltalake, so a gateway, a notebook or a script can use it while a job runs. Reading never
+These functions need only deltalake, so a gateway, a notebook or a script can use them while a job runs. Reading never
 disturbs a job. Each function takes a `tables.path`, or a `CachedTables` for repeated reads. The tables are committed
 one after another, so rows that are read from two tables may be of slightly different times.
 """

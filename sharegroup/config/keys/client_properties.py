@@ -115,7 +115,8 @@ _ONLY_JAVA_FAMILIES = ("sasl.login.", "sasl.oauthbearer.")
 _SET_BY_JOB = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"}
 )
-#: {certificate store or property that only Java reads: property that names a PEM file for kafka-python}.
+#: {prefix of the properties of a Java store: property that names a PEM file for kafka-python}. kafka-python reads no
+#: other format. `_INLINE` is the same for properties with the certificates or the key themselves.
 _STORES = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
 _INLINE = {
     "ssl.truststore.certificates": "ssl.ca.location",

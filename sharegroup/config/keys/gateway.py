@@ -24,7 +24,7 @@ def _advertised(text: str) -> str:
 
 
 class GatewayConfig(ConfigFamily):
-    """Keys of the section `gateway`. An empty path disables the feature. Changed files are reloaded."""
+    """Keys of the section `gateway`. An empty path disables the feature that uses it. Changed files are reloaded."""
 
     listener_host: str = key("gateway.listener.host", "127.0.0.1", "Address that the gateway listens on.", min_length=1)
     listener_port: Whole = key(

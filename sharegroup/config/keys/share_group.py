@@ -8,8 +8,8 @@ from pydantic import BeforeValidator
 from sharegroup.config.family import ConfigFamily, Whole, key
 from sharegroup.config.keys.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
 
-#: The highest value of *.partition.max.record.locks. Kafka's limit is 10,000. This project stores records in flight as
-#: ranges, whose cost does not depend on their length.
+#: The highest value of *.partition.max.record.locks. It is higher than Kafka's limit of 10,000, because this project
+#: stores records in flight as ranges, whose cost does not depend on their length.
 MAX_RECORD_LOCKS = 10_000_000
 #: The highest timeout and lock duration of static members, in ms. KIP-345 has the same limit. Restarts of members take
 #: less time.

@@ -17,7 +17,7 @@ class MisplacedGroupsError(ShareGroupError):
 
 
 def reject_misplaced_groups(config: Config) -> None:
-    """Check that other cells' tables have no group of this cell, and that this cell's tables have no other group.
+    """Check that other cells' tables have no group of this cell, and this cell's tables no group of another cell.
 
     `config` is the configuration file with this cell selected (`Config.for_cell`). While a group is being moved, the
     tables of both cells have it, so the check fails for both jobs. Raises MisplacedGroupsError if the check fails, and

@@ -1,8 +1,8 @@
 """`share.consumer.group.offset.mirror`: commits a share group's start offsets for an ordinary consumer group.
 
-Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, so a
-crash loses nothing. An offset is committed when it differs from the offset that was last committed. If the consumer
-group has members of its own, or a partition was deleted, the brokers reject the commit and nothing changes.
+Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, and an
+offset is committed when it differs from the offset that was last committed. After a restart, all offsets are committed
+again. If the consumer group has members of its own, or a partition was deleted, the brokers reject the commit.
 """
 
 import logging
@@ -29,7 +29,7 @@ class OffsetCommitter(Protocol):
     """Commits the offsets of a consumer group (implemented in `kafka_clients.group_offsets`)."""
 
     def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
-        """Commit offsets, and return the reason for each rejected offset. Raises KafkaError without a response."""
+        """Commit offsets, and return the reason for each rejected one. Raises KafkaError if there is no response."""
 
 
 class OffsetMirror:

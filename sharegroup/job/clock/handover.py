@@ -1,8 +1,9 @@
 """The *handover*: data that a query passes to its Python source, which is another process on the driver's machine.
 
 Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost of a change
-depends only on the number of keys in the batch. `handover_file` transports the changes. A loss of changes is harmless,
-because after a start the source sends one tick (a row with the time) to every key.
+depends only on the number of keys in the batch. `handover_file` transports the changes. It is harmless if a restart
+loses them: the source then sends one tick (a row with the time) to every key, and the batch that reads these ticks
+sends the data of all keys again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ class Handover:
         self.leases = LeasesByGateway()
 
     def brokers_ms(self, steady_ms: int) -> int:
-        """Return the time of the slowest broker clock at a steady time, or slightly less; 0 if it is not known."""
+        """Return a time (ms) that all brokers' clocks had reached at a steady time; 0 if it is not known."""
         return 0 if self.clock is None else self.clock.earliest_at(steady_ms)
 
     def __eq__(self, other: object) -> bool:

@@ -11,8 +11,8 @@ class LeasesByGateway:
     After a restart of the job, the lease of a gateway with reservations may be unknown. The gateway may just have
     renewed it, so the lease is assumed to last for the maximum time.
 
-    The lease of a gateway without reservations is kept too. The gateway may have sent another reservation before it
-    received the response to its last renewal. The lease is removed when a lease is known that began after its end.
+    The lease of a gateway without reservations is kept too, because the gateway may already have requested another
+    reservation within this lease. The lease is removed when a lease of any gateway is known that began after its end.
     """
 
     def __init__(self) -> None:

@@ -5,16 +5,15 @@ still be unread, for example in a backlog. The deadline is therefore compared wi
 before which every appended request has been read by a committed batch. Times in this module are of the steady clock
 (`kafka_clients.steady_time`), which never goes back. `Handover.brokers_ms` converts them to the brokers' time.
 
-While no request is unread, the source waits here for the next request with a long poll at the broker. An empty trigger
-of Spark costs the JVM several milliseconds. Five triggers per second took most of the 7 % of a core that an idle job
-used.
-
-A request that may *linger* (be delayed, see `unread_requests`) waits here for a request that may not linger.
+While no request is unread, the source waits in `RequestClock.wait` for the next one, with a long poll at the broker.
+Each return to Spark would cost an empty trigger, which takes the JVM several milliseconds. Five triggers per second
+took most of the 7 % of a core that an idle job used. A request that may *linger* (see `unread_requests`) does not end
+this wait until its time is over, or until a request arrives that may not linger.
 
 A request topic can get more partitions at any time, so each observation first fetches the number of partitions. A
-*position* is the next unread offset of a partition. Offsets without a row (transaction markers, rows of aborted
-transactions) never move a position, because positions come from rows. If a consumer that reads only committed rows
-passes such offsets and finds no row, nothing is unread there.
+*position* is the next unread offset of a partition. Positions come from rows, so offsets without a row (transaction
+markers, rows of aborted transactions) never move a position, and the log may end after it although nothing is unread.
+A consumer that reads only committed rows then checks whether there is a row after the position.
 """
 
 import logging
@@ -189,7 +188,7 @@ class RequestClock:
     def _partitions_without_rows(
         self, now_ms: int, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> frozenset[int]:
-        """Return the partitions that have offsets after the position, but no row that can be read."""
+        """Return the partitions whose log continues after the position, but had no readable row for `_STUCK_MS`."""
         read = self._read(positions)
         behind = {p: read[p] for p, end in ends.items() if end > read[p]}
         self._stuck = {
@@ -227,7 +226,7 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return the polled requests after the positions. If the positions have changed, first discard all requests."""
+        """Return the requests that were polled after the positions; none if the positions have changed since then."""
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)
@@ -242,7 +241,7 @@ class RequestClock:
         return self._unread
 
     def _fetch_unread(self, timeout_ms: int, waiting: Mapping[str, WaitsFor]) -> None:
-        """Poll for further unread requests, at most `timeout_ms`, and add them to `_unread`."""
+        """Wait up to `timeout_ms` for further unread requests, and add them to `_unread`."""
         assert self._waiter is not None
         found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
         for partition, records in found.items():
@@ -258,13 +257,13 @@ class RequestClock:
 
 
 class Waiting:
-    """The time limit of one call that waits for changes. It may wait several times, for `limit_ms` in total."""
+    """The time limit of a call that waits several times: `limit_ms` in total, counted from the construction."""
 
     def __init__(self, limit_ms: int) -> None:
         self._end = time.monotonic() + limit_ms / 1000
 
     def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
-        """Return how long to wait now, in ms: until the deadline or the limit, and at most `slice_ms`."""
+        """Return how long to wait now, in ms: until the deadline (if any) or the limit, and at most `slice_ms`."""
         left = int((self._end - time.monotonic()) * 1000)
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))

@@ -88,7 +88,7 @@ class UnreadRequests:
 
 
 def _finishes(row: Mapping[str, Any]) -> bool:
-    """Return whether a row acknowledges records so that they are not delivered again."""
+    """Return whether a row only finishes records (accept, reject or gap), so that none becomes available again."""
     try:
         types = {kind for _, _, kinds in row["batches"] for kind in kinds}
         return row["type"] == ACKNOWLEDGE and not row.get("is_renew_ack") and types <= _FINAL

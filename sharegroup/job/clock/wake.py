@@ -16,7 +16,7 @@ class Wake(NamedTuple):
 
     @classmethod
     def from_handover(cls, handover: Handover, now_ms: int) -> Self:
-        """Return the wake for a handover at `now_ms`, the brokers' time (0: not known)."""
+        """Return the earliest deadline or lease end of a handover. `now_ms` is the brokers' time (0: not known)."""
         found = (handover.deadlines.first_ms, handover.leases.first_ms)
         deadline_ms = min((deadline for deadline in found if deadline is not None), default=None)
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)

@@ -125,7 +125,7 @@ class Batch:
 
 
 class CommitSteps:
-    """Runs steps 2 to 5 for the batches of one query, and completes the last leader's batch after a start.
+    """Runs steps 2 to 5 for the batches of one query, and completes the previous leader's batch after a start.
 
     `query_id` is the id of the streaming query, which is new for each checkpoint. The query's name is not sufficient:
     batch ids restart at 0 with a new checkpoint, so its batches would be skipped as repeated. `chunk_rows` is the
@@ -168,11 +168,11 @@ class CommitSteps:
         return self._first.last_info
 
     def become_leader(self, leader_epoch: int | None = None) -> int:
-        """Become the leader of all tables, read what the last leader left, and return the leader epoch.
+        """Become the leader of all tables, read what the previous leader wrote, and return the leader epoch.
 
         A job that competes with others passes the epoch that `job_lead` assigned. With None, the epoch is one above the
-        highest in the tables. The first table is fenced first, so the last leader cannot begin another batch. The last
-        leader may still commit its last batch to the other tables; the outbox contains these rows too. Raises
+        highest in the tables. The first table is fenced first, so the previous leader cannot begin another batch. It
+        may still commit its last batch to the other tables; the outbox contains these rows too. Raises
         FencedLeaderError if a table has this or a higher epoch.
         """
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
@@ -193,11 +193,11 @@ class CommitSteps:
         return max(writer.newest_batch(query_id) for writer in self.writers if table in (None, writer.spec.name))
 
     def newest_batches(self) -> dict[str, int]:
-        """Return this query's newest batch in each table, except in append-only ones such as `delivery_log`."""
+        """Return this query's newest batch in each table that steps 2 and 3 commit: all except `delivery_log`."""
         return {writer.spec.name: writer.newest_batch(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
-        """Complete the newest batch from its outbox: commit the other tables, then send its rows to Kafka again."""
+        """Complete the newest batch from its outbox: commit the other tables, then send its responses and requests."""
         self._complete_lost_batches()
         info = self._first.last_info
         if not info or not info.get("outbox"):

@@ -116,7 +116,7 @@ class QueryMetrics:
         self._last_s = now_s
 
     def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
-        """Store what the batch will change, compared with the current rows, until `on_batch_finished` counts it."""
+        """Compare the batch's rows with the current ones, and store the changes for `on_batch_finished` to count."""
         assert self._steps is not None
         before = self._steps.positions
         self._batch = FinishedBatch(

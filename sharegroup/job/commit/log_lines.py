@@ -6,8 +6,8 @@ The lines report:
 - groups that are empty or deleted;
 - topics and share-partitions that were added, are ready, or are removed.
 
-A line is made only where a row differs from the table's row. A repeated batch finds its own rows in the tables, so
-nothing is logged twice. Most batches log nothing.
+Lines about fenced members are made from responses. All other lines are made only where a row differs from the table's
+row, so a repeated batch, which finds its own rows in the tables, does not log them again. Most batches log nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,9 +54,9 @@ class LogLine(NamedTuple):
 def log_lines(
     tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: FindRow
 ) -> list[LogLine]:
-    """Return the lines for a batch.
+    """Return the lines for a batch, given its rows by table and its responses.
 
-    `row_like` returns the table's row with the same key, as it was before the batch.
+    `row_like` returns, for a table and a row, the table's row with the same key, as it was before the batch.
     """
     answered = list(responses)
     answers = [row for row in answered if row.get("type") == HEARTBEAT]
@@ -160,7 +160,7 @@ def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
 
 
 def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
-    """Yield a line for all partitions of a topic that change to one status; the removal of a row is not logged."""
+    """Yield one line for all partitions of a group's topic that change to the same status; none for removed rows."""
     found: dict[tuple[str, str, str, str], list[int]] = {}
     for before, row in rows:
         if not row.get(DELETED) and (before is None or before["status"] != row["status"]):

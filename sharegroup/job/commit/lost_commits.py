@@ -9,7 +9,7 @@ the outboxes:
                                not have. The requests of these batches are read again.
     another table is behind    Its rows are restored from the outboxes of the first table's commits, if these commits
                                are still in the log.
-    the first table is behind  This is not detected and needs no action: all tables are at its batch.
+    all lost the same batches  This is not detected and needs no action, because all tables are at the same batch.
 
 A checkpoint that is ahead of its tables is rejected (`stale_checkpoint`).
 """
@@ -38,7 +38,7 @@ class LostBatches(NamedTuple):
     """The batches whose rows one table lacks.
 
     Attributes:
-        query_id: the id of the newest streaming query, whose batches these are.
+        query_id: the id of the streaming query that made the first table's newest batch.
         known: the newest batch of this query that the table has. The table may lack all later ones.
         was_rolled_back: whether the table was ahead of the first table and was rolled back. If so, it still has the
             transaction ids of later batches.

@@ -28,7 +28,7 @@ class HandoverWriter(Protocol):
     """Passes the results of each batch to the query's source (implemented in `job.clock.handover_file`)."""
 
     def write(self, change: HandoverChange) -> None:
-        """Write what has changed since the previous batches; unchanged values may be included."""
+        """Pass on a batch's values. Those that are the same as in previous batches need not be written again."""
 
 
 class BatchObserver(Protocol):
@@ -103,12 +103,12 @@ class QueryRun:
     def become_leader(
         self, leader_epoch: int, checkpoint: Checkpoint | None, last_leader_epoch: Callable[[str], int]
     ) -> None:
-        """Become the leader of the query's tables, and complete the batch of the last leader.
+        """Become the leader of the query's tables, and complete the last batch of the previous leader.
 
-        Another job may write to the tables until this job leads. The checkpoint is therefore checked afterwards.
+        The checkpoint is checked after this job has become the leader, because another job may write until then.
 
         Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
-        tables. Also raises the errors of the producer, which sends the last leader's rows again.
+        tables. Also raises the errors of the producer, which sends the previous leader's rows again.
         """
         steps = self.steps
         steps.become_leader(leader_epoch)

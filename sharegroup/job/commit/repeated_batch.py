@@ -42,7 +42,7 @@ def effect_rules(config: Config) -> dict[str, int]:
 
 
 def batch_entry(batch: Batch, rules: Mapping[str, int]) -> dict[str, Any]:
-    """Return the recorded entry of a batch, as JSON values. It is the same for each run with the same effects."""
+    """Return the entry to record for a batch, as JSON values. Runs with the same effects have the same entry."""
     parts: dict[str, Any] = {**batch.tables, "responses": batch.responses, "requests": batch.requests}
     return {
         "digests": {name: _digest(rows) for name, rows in sorted(parts.items()) if rows},

@@ -10,7 +10,7 @@ from sharegroup.config.keys.offset_reset import AutoOffsetReset
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import LAST_ALTERED_MS
 
-#: Values by group; "" stands for every group without values of its own.
+#: {group id: {config name: effective value}}; the key "" has the values of every group that is not listed.
 Values = Mapping[str, Mapping[str, Any]]
 
 

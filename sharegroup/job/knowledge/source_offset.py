@@ -101,7 +101,7 @@ class SourceOffset:
 
 
 def pack(values: Any) -> Any:
-    """Return a list or tuple in the form of an offset: unchanged, or as one compressed text if it is long."""
+    """Return a list or tuple as an offset contains it: as a JSON list, or as one compressed text if it is long."""
     text = to_json(values)
     return from_json(text) if len(text) <= _LARGE else pack_text(text)
 

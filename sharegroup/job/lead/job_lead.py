@@ -1,10 +1,10 @@
-"""Decides which of several jobs on the same tables leads. One table decides this, before a job writes any other table.
+"""Decides which of several jobs on the same tables leads, before a job writes any table that its queries use.
 
-When a job starts, it acquires a leader epoch above all existing ones, by one commit to the deciding table. Its queries
-then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch. This epoch wins
-in every table, in whatever order the jobs open the tables. The job with the lower epoch is fenced when it opens a table
-that already has the higher epoch, or at its next commit. If it commits nothing, its regular check of the deciding table
-detects the other job.
+When a job starts, it acquires a leader epoch above all existing ones, by one commit to the *deciding table*
+(`share_group_job`). Its queries then lead their own tables with that epoch. Of two jobs that start together, one gets
+the higher epoch. This epoch wins in every table, in whatever order the jobs open the tables. The job with the lower
+epoch is fenced when it opens a table that already has the higher epoch, or at its next commit. If it commits nothing,
+its regular check of the deciding table detects the other job.
 """
 
 import logging
@@ -49,9 +49,9 @@ class JobLead:
     def epoch_for(self, query: str) -> int:
         """Return the leader epoch for a start of `query`.
 
-        The first start of each query uses the job's current epoch. A restart acquires a new epoch, because batch ids
-        may restart at 0. Raises FencedLeaderError if another job has acquired an epoch since then, so that a restart
-        does not take the lead from that job.
+        A query's first start under the job's current epoch uses that epoch. A further start acquires a new epoch,
+        because batch ids may restart at 0. Raises FencedLeaderError if another job has acquired a higher epoch, so that
+        a restart does not take the lead from that job.
         """
         if query in self._started:
             self.acquire_epoch()

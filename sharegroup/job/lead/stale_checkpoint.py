@@ -12,16 +12,16 @@ from sharegroup.config import JobConfig
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
-#: A key of a commit's info. Its value has the newest batch in each of the query's other tables at that time, by table.
+#: The key under which a commit's info contains, by table, the newest batch that the query's other tables had then.
 COMMITTED = "committed"
 
 SHUFFLE_PARTITIONS, OPERATOR_SHARDS = "shuffle.partitions", "operator.shards"
-#: A value of `shuffle.partitions`: the number of the checkpoint.
+#: With this value of `shuffle.partitions`, the query keeps the number that its checkpoint has.
 _ANY = 0
 
 
 class StaleCheckpointError(ShareGroupError):
-    """The tables were written without this checkpoint, or have lost commits that it depends on."""
+    """A query must not continue from its checkpoint: it lacks batches of the tables, or depends on lost commits."""
 
 
 class Checkpoint(NamedTuple):
@@ -33,8 +33,8 @@ class Checkpoint(NamedTuple):
     Attributes:
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
         committed: by table, the newest batch of the query that the table had when the checkpoint was last used.
-        pinned: the configured numbers that the operator's state is divided by, by key of the job's config
-            (`shuffle.partitions`, `operator.shards`). It is empty before the first batch.
+        pinned: the numbers into which the operator's state was divided when the checkpoint was created, by key of the
+            job's config (`shuffle.partitions`, `operator.shards`). It is empty before the first batch.
     """
 
     path: str
@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
     pinned: Mapping[str, int] = MappingProxyType({})
 
     def changed_settings(self, config: JobConfig) -> list[str]:
-        """Return the pinned numbers that differ from the config, as "key (number in the checkpoint, in the config)".
+        """Return a text for each pinned number that differs from the config: the key and both numbers.
 
         A query must not continue from such a checkpoint. Spark would keep the pinned number of shuffle partitions. With
         other shards, a planned batch would run with requests at shards that do not have their share-partitions.

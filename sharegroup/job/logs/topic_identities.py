@@ -14,8 +14,8 @@ response of one broker, whose metadata may be outdated:
     a topic that was deleted before       the response is outdated, and ignored for the grace time
 
 The grace time of a topic starts when the topic is first polled, because earlier responses concern other topics. Time
-without responses does not count. Brokers that start twice may report no topics each time, and the job's machine may
-have been suspended.
+without responses does not count, because it proves nothing: the job's machine may have been suspended, or the brokers
+may have been down between two starts, at each of which they reported no topics.
 """
 
 import logging
@@ -30,14 +30,15 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: The interval of polls, in ms, and the shorter interval while a name does not refer to the expected topic.
+#: The interval of polls, and how long responses must agree that a name refers to another topic, in ms. While a name
+#: does not refer to the expected topic, the interval is half of the second value.
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
 #: At most this many ms between two responses count as grace time. This is as long as several polls, because long
 #: micro-batches delay polls.
 _MAX_GAP_MS = 10_000
-#: The maximum number of stored ids per name.
+#: For each name, at most this many ids of earlier topics are stored.
 _MAX_IDS = 16
 
 
@@ -132,7 +133,10 @@ class TopicIdentities:
         return response is None or response.topic_id != ""
 
     def stands_for(self, name: str, topic_id: str) -> bool:
-        """Return whether the name refers to this topic; always true if the brokers have no topic ids."""
+        """Return whether the name refers to this topic, by the newest response; False if there is no response yet.
+
+        If the brokers have no topic ids, any topic with this name counts.
+        """
         return name in self._responses and self._responses[name].topic_id in (topic_id, "")
 
     def is_gone(self, name: str, topic_id: str) -> bool:

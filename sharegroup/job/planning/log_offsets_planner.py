@@ -1,8 +1,9 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
-All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
-or in a simulation. `now_ms` is the time of a steady clock, which nobody can set. Deleted topics require such a clock,
-because the decision depends on how long a name refers to no topic. The brokers' time is in the handover.
+All input apart from the arguments comes through three protocols: `SourceTables`, `Logs` and `GroupConfigSource`. The
+same decisions therefore run with Kafka and Delta tables or in a simulation. `now_ms` is the time of a steady clock,
+which nobody can set. The detection of deleted topics requires such a clock, because it depends on how long a name
+refers to no topic. The brokers' time is in the handover.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
 and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned
@@ -62,7 +63,7 @@ class LogOffsetsPlanner:
         """Return the offset after `before`; None if nothing has changed.
 
         `handover` comes from the driver. `requested` has the ids of topics that unread requests concern; their logs are
-        polled now, because members wait for them. `safe_ms` is a time by the brokers' clocks; all requests appended
+        polled now, because members wait for records. `safe_ms` is a time by the brokers' clocks; all requests appended
         before it have been read. It is 0 if no such time is known.
         """
         # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
@@ -215,10 +216,10 @@ def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
 
 
 def _tick(poll: SourcePoll, safe_ms: int) -> int:
-    """Add ticks for the keys whose deadline is before the safe time; return the time of the ticks.
+    """Add ticks for the keys whose deadline is before the safe time; return the time of the newest ticks.
 
-    After a start, every key gets one tick. This function also ends the reservations of each gateway whose lease ended
-    before the safe time.
+    After a start, every key gets one tick. If no key gets a tick, the result is the time of earlier ticks. The
+    reservations of each gateway whose lease ended before the safe time are ended as well.
     """
     known = poll.known
     poll.batch.add_ended_leases(poll.handover.leases.over_at(safe_ms))

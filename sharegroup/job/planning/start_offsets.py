@@ -1,6 +1,7 @@
 """Determines the start offset of a share-partition without a state.
 
-It is the start offset in the row of the share-partition. If the row has none, `share.auto.offset.reset` decides.
+It is the start offset in the row of the share-partition, or the log start offset if that is known and higher. If the
+row has no start offset, `share.auto.offset.reset` decides.
 """
 
 from collections.abc import Collection, Mapping

@@ -61,7 +61,7 @@ class ConfigPoll:
         return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
     def _apply(self, change: RowsChange) -> None:
-        """Apply changed rows. The result is a new dict, because callers may still use the previous one."""
+        """Apply changed rows. `_in_force` becomes a new dict, because callers may still use the previous one."""
         changed = set() if self._in_force else {"", *self._job.groups}
         for row in filter(_is_set_by_request, change.removed.values()):
             self._set[row["group_id"]].pop(row["config_name"])

@@ -75,7 +75,7 @@ class DeadEnds(NamedTuple):
         return found
 
     def for_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
-        """Return the dead ends of the topics for which `is_shown` is true."""
+        """Return the dead ends of the topics for which `is_shown` is true. `group_ids` is not reduced."""
         shown = {topic for topic in {topic for topic, _ in self.counts} if is_shown(topic)}
         return DeadEnds(
             tuple(row for row in self.newest if row.topic in shown),

@@ -9,8 +9,8 @@ the records after the cut, instead of days of records:
 
 The base contains nothing that `share_group_state` does not contain. It may be missing, or behind by any number of
 records. Upkeep rewrites it from time to time (`storage.upkeep.state_base_upkeep`). Earlier versions of the base are
-kept as long as those of other tables. A reader of an older version of the state therefore finds a base too. Records
-never change.
+kept as long as those of other tables. A reader of an older version of the state therefore finds a base too. An older
+base stays correct, because records never change.
 """
 
 from collections.abc import Mapping

@@ -35,8 +35,8 @@ from sharegroup.storage.writing.delta_table import DeltaVersions
 from sharegroup.storage.writing.versioned_table import Upkeep
 
 _NICENESS = 10
-#: How far the wall clock may be ahead of the brokers' clocks, in seconds. Much less than a day, the minimum time for
-#: which versions are kept.
+#: How far the wall clock may be ahead of the brokers' clocks, in seconds. This is much less than a day, which is the
+#: minimum time for which versions are kept.
 _MOST_AHEAD_S = 3_600
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from sharegroup.errors import FencedLeaderError
 from sharegroup.storage.writing.versioned_table import Commit, TableStoreError, VersionedTable
 
-#: The transaction id of the commit with which a leader writes its epoch to a table. This commit fences the last leader.
+#: The transaction id of the commit with which a leader writes its epoch to a table. It fences the previous leader.
 LEADER_APP_ID = "sharegroup.leader_epoch"
 
 
@@ -55,8 +55,8 @@ class WriterFence:
     def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
         """Return the commits after version `known`, newest first.
 
-        Raises FencedLeaderError with the `cause` if one of these commits fences the writer. `is_lead_commit` is whether
-        the writer is becoming the leader.
+        Raises FencedLeaderError if one of these commits fences the writer; its message contains `cause`, the error of
+        the writer's own commit. `is_lead_commit` is whether the writer is becoming the leader.
         """
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
