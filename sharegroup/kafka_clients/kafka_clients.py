@@ -118,7 +118,7 @@ class KafkaRowProducer:
         errors = [_error_row(row) for row in too_large]
         for key, value, _ in self._produce(self._responses_topic, errors):
             logger.error(
-                "dropped an error of %(size_bytes)d bytes to %(key)s: too large for Kafka",
+                "dropped an error response of %(size_bytes)d bytes to %(key)s: too large for Kafka",
                 LogFields(size_bytes=len(value), key=key[:_SHOWN]),
             )
 

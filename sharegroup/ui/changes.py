@@ -91,7 +91,7 @@ class Changes:
         self._parts.authorization.authorize_alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
-            raise HTTPException(400, "name is missing")
+            raise HTTPException(400, "the name of the config is missing")
         value = None if form.get("to") == "default" else form.get("value", "").strip()
         alter_configs(self._parts.config, form["group"], {name: value}, _TIMEOUT_S)
 

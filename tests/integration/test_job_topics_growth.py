@@ -54,7 +54,7 @@ def test_the_jobs_topics_get_more_partitions_while_members_work(
             requests = config.group_requests_topic, config.partition_requests_topic
             kafka.admin_client().create_partitions(dict.fromkeys((*requests, config.responses_topic), AFTER))
             for name in requests:
-                line = f"topic {name} has {AFTER} partitions, {BEFORE} before"
+                line = f"request topic {name} grew from {BEFORE} to {AFTER} partitions"
                 wait_until(lambda line=line: line in job.log, line)
             for _ in range(3):  # the writers of rows learn of the new partitions one after the other
                 load.await_deliveries()

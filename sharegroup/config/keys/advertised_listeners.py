@@ -35,7 +35,7 @@ class AdvertisedListeners:
                 raise ValueError(f"Not [BROKER=]HOST:PORT: {entry}")
             name, template = found[1] or "", found[2]
             if name in named:
-                raise ValueError(f"Duplicate address {f'of {name}=' if name else 'without BROKER='}")
+                raise ValueError(f"More than one entry {f'for broker {name}' if name else 'without BROKER='}")
             _address(template, name or "1", 1, "host")
             named[name] = template
         others = named.pop("", "")

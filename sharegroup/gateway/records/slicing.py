@@ -67,7 +67,7 @@ class Slice(NamedTuple):
     rest_of_batch: int = 0
 
 
-def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
+def leading_together(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
     """Return the ranges at the start of `ranges` that may be delivered in one response.
 
     A record in its last delivery attempt is delivered alone (`last_attempts`). `ranges` must not be empty.

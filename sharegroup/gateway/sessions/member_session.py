@@ -15,7 +15,7 @@ from uuid import UUID
 from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError, is_out_of_range
-from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, leading_together, slice_response
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.upstream.cluster import Topic
@@ -268,7 +268,7 @@ class MemberSession:
                     return None
                 continue
             limits = limits._replace(max_records=buffer.credit.max_records_now(limits.max_records, now_ms()))
-            ranges = leading_equal_attempts(ranges, config.delivery_count_limit)
+            ranges = leading_together(ranges, config.delivery_count_limit)
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
             if may_wait and not limits.is_record_limit and partition.must_wait_for_rest(taken, now_ms()):
                 return None

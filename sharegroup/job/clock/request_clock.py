@@ -176,7 +176,8 @@ class RequestClock:
         if len(found) > len(self._partitions):
             if self._partitions:
                 logger.warning(
-                    "topic %(topic)s has %(count)d partitions, %(previous_count)d before",
+                    "request topic %(topic)s grew from %(previous_count)d to %(count)d partitions; gateways that are"
+                    " running use only the old ones",
                     LogFields(topic=self._topic, count=len(found), previous_count=len(self._partitions)),
                 )
             self._partitions, self._starts_ms = found, 0

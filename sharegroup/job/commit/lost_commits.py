@@ -72,7 +72,7 @@ def roll_back_tables(
             known = writer.roll_back(query_id, newest, first_epoch + 1, leader_epoch)
             lost[name] = LostBatches(query_id, known, True)
             logger.warning(
-                "table %(table)s is ahead of %(first_table)s, which has lost commits; rolled back to batch %(batch)d",
+                "rolled back table %(table)s to batch %(batch)d, because %(first_table)s has lost the commits after it",
                 LogFields(table=name, first_table=first.spec.name, batch=newest),
             )  # fmt: skip
         elif known < info.get(COMMITTED, {}).get(name, -1) or epochs[name] < first_epoch:

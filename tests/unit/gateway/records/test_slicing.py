@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk, batches_from
 from sharegroup.gateway.records.record_batches import RecordBatch
-from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, leading_together, slice_response
 from sharegroup.types import AcquiredRange, OffsetRange
 
 BATCH_BYTES = 100
@@ -89,14 +89,14 @@ def test_byte_limit_ends_the_response_except_for_the_first_batch() -> None:
 
 def test_a_record_at_its_last_attempt_is_delivered_alone() -> None:
     good, last = AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 5)
-    assert leading_equal_attempts([good, last, AcquiredRange(10, 14, 1)], 5) == [good]
-    assert leading_equal_attempts([last, AcquiredRange(10, 14, 1)], 5) == [AcquiredRange(5, 5, 5)]
-    assert leading_equal_attempts([good, last], 6) == [good, last]
+    assert leading_together([good, last, AcquiredRange(10, 14, 1)], 5) == [good]
+    assert leading_together([last, AcquiredRange(10, 14, 1)], 5) == [AcquiredRange(5, 5, 5)]
+    assert leading_together([good, last], 6) == [good, last]
 
 
 def test_last_attempts_are_not_separated_if_the_limit_is_two_or_less() -> None:
     ranges = [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 2)]
-    assert leading_equal_attempts(ranges, 2) == ranges
+    assert leading_together(ranges, 2) == ranges
 
 
 def test_ranges_that_were_not_read_stay() -> None:

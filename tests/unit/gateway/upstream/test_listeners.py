@@ -69,5 +69,5 @@ def test_addresses_by_broker(text: str, listener: int | str, address: tuple[str,
     ],
 )
 def test_invalid_address_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"HOST:PORT|Duplicate address"):
+    with pytest.raises(ValueError, match=r"HOST:PORT|More than one entry"):
         AdvertisedListeners.parse(text)
