@@ -128,10 +128,7 @@ class Cluster:
         self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
     ) -> Response:
         """Send a request of a share session to a leader. The leader may wait for `wait_ms` before it responds."""
-        address = self._addresses.get(node_id)
-        if address is None:
-            raise UpstreamUnavailableError(f"broker {node_id} is unknown")
-        return await self._ask(address, "session", request, response, wait_ms)
+        return await self._ask(self._address_of(node_id), "session", request, response, wait_ms)
 
     async def ask_coordinator(self, group_id: str, request: ApiMessage, response: type[Response]) -> Response:
         """Send a request to the coordinator of the group."""
@@ -173,14 +170,21 @@ class Cluster:
 
     async def version_at(self, node_id: int, request: ApiMessage) -> int:
         """Return the newest version of a request that both the client and this leader support."""
-        connection = await self._connection(self._addresses[node_id], "session")
-        return _version(connection, request, self._addresses[node_id])
+        address = self._address_of(node_id)
+        return _version(await self._connection(address, "session"), request, address)
 
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections = {}
+
+    def _address_of(self, node_id: int) -> Address:
+        """Return a broker's address. Raises UpstreamUnavailableError if the metadata no longer has this broker."""
+        address = self._addresses.get(node_id)
+        if address is None:
+            raise UpstreamUnavailableError(f"broker {node_id} is unknown")
+        return address
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
         code = await ended
         if stop.is_set() or code >= 0:
             stop.set()
-            return abs(code)
+            return 0 if code == -signal.SIGTERM else abs(code)  # it may be stopped before it handles the signal
         logger.error("gateway worker was killed by signal %(count)d; restarting it", LogFields(count=-code))
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(stop.wait(), _PAUSE_S)

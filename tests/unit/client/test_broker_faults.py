@@ -187,6 +187,16 @@ def test_closing_does_not_wait_for_brokers_beyond_its_timeout(caplog: pytest.Log
     assert "the brokers did not respond in time; locks end by timeout" in caplog.text
 
 
+def test_broker_that_the_metadata_no_longer_has_is_unavailable() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        await one_record(consumer)
+        del consumer._requests._cluster._addresses[cluster.leader]
+        with pytest.raises(UpstreamUnavailableError, match=f"broker {cluster.leader} is unknown"):
+            await consumer._requests._cluster.version_at(cluster.leader, ShareFetchRequest())
+
+    play(story)
+
+
 def test_record_limit_at_a_broker_without_acquire_modes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check, such a broker would ignore the mode."""
     fetch = ShareFetchRequest.API_KEY
