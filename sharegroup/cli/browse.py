@@ -43,9 +43,9 @@ _TABLE_COLUMNS = {"delivery_count", "lock_deadline", "consumer_id"}
 
 
 class RecordStanding(NamedTuple):
-    """The state of a record in a group. Unknown values are None.
+    """The state of a record in a group. A value is None if it is not known.
 
-    Without the tables, `state` is only FINISHED (the record is below the start offset) or UNFINISHED.
+    If the Delta tables are not read (no `--config`), `state` is only FINISHED (below the start offset) or UNFINISHED.
     """
 
     state: str | None
@@ -103,7 +103,8 @@ def _standing(
 ) -> tuple[int | None, Callable[[int], RecordStanding]]:
     """Return the group's start offset, and a function that returns the state of the record at an offset.
 
-    Raise CommandError if the partition does not exist, and KafkaError if a request fails.
+    If `group` is None or has no start offset yet, the start offset is None and all states are unknown. Raise
+    CommandError if the partition does not exist, and KafkaError if a request fails.
     """
     with admin_client(bootstrap_server, command_config, timeout_ms) as admin:
         if key not in admin.leaders([key.topic]):
@@ -126,7 +127,10 @@ def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange
 
 
 def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
-    """Return the state of a record in a group. `ranges` are the group's ranges in flight, or None if not known."""
+    """Return the state of the record at `offset`. It is unknown if `start`, the group's start offset, is None.
+
+    `ranges` are the group's ranges in flight in this partition; None if they were not read from the tables.
+    """
     if start is None:
         return RecordStanding(None)
     if offset < start:

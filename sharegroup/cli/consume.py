@@ -92,7 +92,10 @@ def _consume(
     formats: Mapping[str, str],
     kind: str,
 ) -> int:
-    """Print and acknowledge records until a limit is reached or the user interrupts. Return the number of records."""
+    """Print records and acknowledge them as `kind`, until a limit is reached or Ctrl-C. Return the number of records.
+
+    `formats` are the properties of the formatter (`parse_properties`).
+    """
     from sharegroup.client import AcknowledgeType, ShareConsumer
 
     count, idle_ms = 0, 0.0
@@ -133,7 +136,7 @@ def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def format_record(record: Record[bytes | None], formats: Mapping[str, str]) -> str:
-    """Return a record as a line. Its parts have the same order as in Kafka's tool."""
+    """Return a record as a line, with the parts that `formats` enables, in the order of Kafka's console consumer."""
     null = formats["null.literal"]
     parts = {
         "print.timestamp": lambda: f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp}",

@@ -145,8 +145,9 @@ def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
 def finished_records(
     offsets: Mapping[TopicPartition, ShareGroupOffset], logs: Mapping[TopicPartition, LogOffsets]
 ) -> int:
-    """Return the number of finished or skipped records: the sum of (log end offset - lag) of all partitions.
+    """Return the sum of (log end offset - lag) of all partitions. Its increase is the number of finished records.
 
-    Partitions with an unknown lag or log end offset are left out.
+    The sum itself is higher than the number of records that the group finished, because it also counts offsets that the
+    group skipped. Partitions with an unknown lag or log end offset are left out.
     """
     return sum(logs[key].end - found.lag for key, found in offsets.items() if found.lag is not None and key in logs)

@@ -153,7 +153,8 @@ class AsyncShareConsumer(HandlesRecords):
         """Send the acknowledgements, wait for the results, and return {partition: error, or None for success}.
 
         In implicit mode, the call accepts the records of the previous poll. If a partition has no result after the
-        timeout, the error of the partition is REQUEST_TIMED_OUT. The callback receives the actual result later.
+        timeout (None: `default_api_timeout_ms`), its error is REQUEST_TIMED_OUT. The commit callback receives the
+        actual result later.
         """
         self._check_open()
         self._bind()
@@ -206,7 +207,8 @@ class AsyncShareConsumer(HandlesRecords):
     async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
         """Return the id that a broker has assigned to this client for client metrics (KIP-714).
 
-        Raises RequestError (UNSUPPORTED_VERSION) if the broker does not support client metrics, or TimeoutError.
+        Raises RequestError (UNSUPPORTED_VERSION) if the broker does not support client metrics, and TimeoutError if no
+        broker responds within the timeout.
         """
         self._check_open()
         self._bind()
@@ -258,8 +260,8 @@ class AsyncShareConsumer(HandlesRecords):
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Leave the group, and release the records that are not acknowledged. A second call has no effect.
 
-        In explicit mode, the acknowledgements that the application has set are sent first. In implicit mode, no further
-        records are accepted.
+        In explicit mode, the acknowledgements that the application has set are sent first. In implicit mode, the
+        records of the last poll are released, because no later poll or commit accepts them.
         """
         if self._is_closed:
             return
@@ -290,7 +292,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._core.limit_fetches(records, size)
 
     def note_handling(self) -> None:
-        """Collect the results of acknowledgements. The call counts as a poll for `max_poll_interval_ms`."""
+        """Count this call of a handler loop as a poll for `max_poll_interval_ms`. Collect acknowledgement results."""
         self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
 
@@ -316,7 +318,7 @@ class AsyncShareConsumer(HandlesRecords):
         return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
-        """Acknowledge the earlier records, and wait until at least one record has been fetched."""
+        """Poll for `deliver_one`: acknowledge the records delivered so far, and wait until a record is fetched."""
         with self._polling():
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
@@ -326,7 +328,10 @@ class AsyncShareConsumer(HandlesRecords):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _wait_for_records(self, end_ms: int | None) -> None:
-        """Acknowledge the earlier records, and wait until new records are fetched or `end_ms` is reached."""
+        """Acknowledge the records delivered so far, and wait until there are fetched and decoded records.
+
+        The wait ends at `end_ms`; None means no time limit.
+        """
         self._core.begin_poll(self.clock.now_ms())
         while True:
             self._requests.start_turns()

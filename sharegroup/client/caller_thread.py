@@ -16,10 +16,13 @@ _Result = TypeVar("_Result")
 
 
 class LoopCaller:
-    """Runs functions immediately on the event loop. An AsyncShareConsumer uses it: its application runs on the loop."""
+    """Runs application functions immediately, on the event loop that calls this object.
+
+    AsyncShareConsumer uses this class, because its application runs on the same event loop.
+    """
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run a function, possibly later. The function must not raise exceptions."""
+        """Run a function (CallerThread only queues it). The function must not raise exceptions."""
         function()
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -28,7 +31,10 @@ class LoopCaller:
 
 
 class CallerThread(LoopCaller):
-    """Runs functions on the thread that calls `result`. The event loop calls the other methods."""
+    """Runs application functions on the application's thread, so that they do not block the event loop.
+
+    The application's thread calls `result` and runs the functions there. The event loop calls the other methods.
+    """
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -40,7 +46,10 @@ class CallerThread(LoopCaller):
         """
 
         def end() -> None:
-            """Mark the end of this call in the queue. A mark of an earlier, interrupted call has no effect."""
+            """Do nothing. In the queue, this function marks that the future of this `result` call is done.
+
+            Each `result` call has its own mark, so a mark that an interrupted call left behind has no effect.
+            """
 
         future.add_done_callback(lambda _: self._calls.put(end))
         try:
@@ -52,7 +61,7 @@ class CallerThread(LoopCaller):
             raise
 
     def post(self, function: Callable[[], object]) -> None:
-        """Queue a function for the thread, without waiting for it."""
+        """Queue a function for the application's thread, and return without waiting for it."""
         self._calls.put(function)
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:

@@ -169,7 +169,7 @@ class Cluster:
         return UUID(bytes=response.client_instance_id.bytes)
 
     async def version_at(self, node_id: int, request: ApiMessage) -> int:
-        """Return the newest version of a request that both the client and this leader support."""
+        """Return the newest version of a request that both the client and the broker `node_id` support."""
         address = self._address_of(node_id)
         return _version(await self._connection(address, "session"), request, address)
 
@@ -196,7 +196,10 @@ class Cluster:
         return await connection.ask(request, response, version, (self._settings.request_timeout_ms + wait_ms) / 1000)
 
     async def _connection(self, address: Address, role: str) -> Connection:
-        """Return the broker's open connection for this role, or open one. Concurrent callers wait for each other."""
+        """Return the broker's open connection for a role, or open it. Concurrent callers get the same connection.
+
+        `role` is "session" for requests of a share session, and empty for all others.
+        """
         async with self._locks.setdefault((address, role), asyncio.Lock()):
             connection = self._connections.get((address, role))
             if connection is None or not connection.is_open:

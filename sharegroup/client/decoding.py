@@ -27,7 +27,8 @@ class Decoded(NamedTuple):
 
     Attributes:
         records: the records to deliver.
-        types: acknowledgements without the application: gaps, and records that could not be decoded.
+        types: {offset: acknowledge type} for offsets that are not delivered: gaps, and records that could not be
+            decoded.
         undecodable: the records that could not be decoded, with the reasons.
     """
 
@@ -113,7 +114,11 @@ class RecordDecoder:
         delivery: Delivery,
         found: Decoded,
     ) -> None:
-        """Acknowledge as `kind` the acquired offsets of a batch that were not decoded because of `error`."""
+        """Add to `found` that the acquired offsets of a batch without a decoded record are acknowledged as `kind`.
+
+        These offsets were not decoded because of `error`. They are removed from `counts`, which has the offsets that
+        are still to be decoded.
+        """
         rest = [offset for offset in _offsets(batch) if offset in counts]
         for offset in rest:
             del counts[offset]

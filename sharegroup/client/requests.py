@@ -43,7 +43,10 @@ MODES_VERSION = 2
 
 
 class Requests:
-    """Sends the requests of one consumer. `on_change` is called after each change that must wake a waiting poll."""
+    """Sends the requests of one consumer. `on_change` is called after each change that must wake a waiting poll.
+
+    A *turn* sends acknowledgements, a fetch, or both to one leader. Each leader has at most one turn at a time.
+    """
 
     def __init__(
         self, settings: ConsumerSettings, core: ConsumerCore, connector: Connector, on_change: Callable[[], None]

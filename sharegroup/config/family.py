@@ -61,7 +61,10 @@ class ConfigKey(NamedTuple):
 
 
 class ConfigFamily(BaseModel):
-    """Base class of the families. A field's name is its key without the family's prefix, in snake case."""
+    """Base class of the config families. A family declares config keys that belong together, each as a field.
+
+    The name of a field is its key without the family's prefix, in snake case.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
@@ -167,7 +170,7 @@ def _allowed(field: FieldInfo) -> str:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return the type X of `X | None` and `Annotated[X, ...]`."""
+    """Return the type X of `X | None` and `Annotated[X, ...]`, and any other type unchanged."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(argument for argument in get_args(annotation) if argument is not type(None))
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -76,9 +76,11 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 def check_group_overrides(
     given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
-    """Return (valid configs of a group, problems). The problems use the words of Kafka's IncrementalAlterConfigs.
+    """Check the configs `given` for a group, and return (the configs with valid values, a sentence for each problem).
 
-    `wrong` are the keys of `job` with invalid values. The group's configs are not compared with these values.
+    A value outside the job's limits is a problem, but is returned. The sentences use the words of Kafka's
+    IncrementalAlterConfigs. `wrong` are the keys of `job` with invalid values. The group's configs are not compared
+    with these values. `group_id` is the name of the group, or "" if it is not known.
     """
     known = GroupOverrides.config_keys()
     problems = [

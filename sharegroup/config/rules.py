@@ -61,7 +61,11 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
 
 
 def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
-    """Replace a group's stored values that violate the job's limits, and warn about each of them (KIP-1240)."""
+    """Replace or remove a group's stored values that violate the job's rules, with a warning for each (KIP-1240).
+
+    A value outside its limits becomes the nearest limit. Other values that violate a rule are removed, so that the
+    job-level values apply.
+    """
     values, limits, warnings = dict(given), job.values(), []
     for end in BOUNDED:
         name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
@@ -91,7 +95,8 @@ def _listed(job: ShareGroupConfig) -> str:
 def _limit_pairs(end: str) -> Iterator[tuple[str, str]]:
     """Yield (greater key, lesser key) for max >= min, max >= value and value >= min.
 
-    The pair max >= min is needed if the value itself is invalid and is not compared.
+    `end` is the common last part of the three names. The pair max >= min is needed if the value itself is invalid and
+    is not compared.
     """
     value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
     yield high, low

@@ -191,7 +191,7 @@ def _quotas(config: GatewayConfig) -> Quotas:
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
-    """Return a channel to the job. If cells (jobs that run side by side) are configured, it reaches the jobs of all."""
+    """Return a channel to the job, or to the jobs of all cells (jobs that run side by side) if cells are configured."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:
         return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)

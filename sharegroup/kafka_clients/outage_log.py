@@ -46,8 +46,8 @@ class OutageLog:
 class OutageLogs:
     """One `OutageLog` for each key. The keys stand for things that fail independently, such as partitions.
 
-    Only failing keys are stored, at most `MAX_KEYS`. The failure line and the recovery line of a key both use the
-    `fields` of its first failure.
+    Only failing keys are stored. If there are more than `MAX_KEYS`, the oldest is dropped. The failure line and the
+    recovery line of a key both use the `fields` of its first failure.
     """
 
     def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:

@@ -47,7 +47,7 @@ def choose_partition(key: bytes, partitions: int) -> int:
 
 
 class ResponsePartitions:
-    """Assigns the partitions that may contain rows of one key to a consumer. All methods raise KafkaError.
+    """Assigns to a consumer all partitions that may contain rows of one key. All methods raise KafkaError.
 
     `choose` is the partitioner: it returns a partition for a key and a number of partitions.
 
@@ -115,9 +115,10 @@ class ResponsePartitions:
                 self._grown_after_ms = self._read_ms
 
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
-        """Return the offset from which to read `home`, the partition to which the key moved.
+        """Return the offset from which to read `home`, the partition to which the key now belongs.
 
-        Rows of this key are in `home` only since partitions were added to the topic.
+        A new partition is read from its start. A partition that already existed is read from shortly before the time
+        when partitions were added, or from its end if that time is not known. Its earlier rows belong to other keys.
         """
         if home.partition >= self._count:
             return int(consumer.beginning_offsets([home])[home])

@@ -59,7 +59,7 @@ class AcknowledgementRound:
         failed_records: the number of records whose batch was rejected or whose topic was deleted.
         not_allowed: whether the group does not allow renewals.
         lock_deadline_ms: the earliest deadline of a renewed lock; 0 if no lock was renewed.
-        locks: by share-partition and offset, the ends of the member's locks, as far as they are known.
+        locks: by share-partition and offset, until when the member's locks last, as far as this is known.
     """
 
     def __init__(

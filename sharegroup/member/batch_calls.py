@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseTimeoutError(ShareGroupError):
-    """The share-group job did not respond in time. Check that the job is running and uses these topics."""
+    """The share-group job did not respond in time. Check that the job runs and uses the same topics as the member."""
 
 
 class BatchMember(Protocol):
@@ -122,7 +122,7 @@ class PendingAcknowledge:
     """A pending `MemberLogic.acknowledge`. The caller does these steps in this order:
 
     1. Wait until `may_append` returns True, that is, until the previous acknowledgements have all responses.
-    2. Append the rows that `due_requests` returns to the request topic.
+    2. Call `due_requests`, and append the rows of its result to the request topic.
     3. Call `mark_appended`; after that, `is_done` is True.
 
     If rows could not be appended, `due_requests` returns them again later, with the same ids.
@@ -173,10 +173,10 @@ class PendingAcknowledge:
         return requests
 
     def _end_renewals(self) -> None:
-        """Stop the renewals for the running batch.
+        """Stop renewing the locks of the running batch, and add the known lock deadlines to the acknowledgements.
 
-        A renewal that was sent before this call may still take effect. In that case, the acknowledgements contain lock
-        deadlines from before the renewal. This is harmless because the member holds the locks.
+        A renewal that was sent before this call may still take effect, so these deadlines may be too early. This is
+        harmless, because the job uses them only for records that are finished.
         """
         running = self._member.holdings.running
         if running is not None:

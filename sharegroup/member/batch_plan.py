@@ -60,7 +60,10 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 
 
 def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
-    """Return the Kafka reads that cover the ranges. A read has one contiguous range for each share-partition."""
+    """Return the Kafka reads that cover the ranges.
+
+    A read has at most one contiguous range for each share-partition; it may contain gaps between the ranges.
+    """
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():
         for index, cluster in enumerate(_clusters(held)):
@@ -78,7 +81,10 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Return the ranges to leave out, so that each partition keeps the MAX_READS envelopes with its oldest ranges."""
+    """Return the ranges to leave out of the batch, so that MAX_READS reads can cover the others.
+
+    Each partition keeps the groups of ranges (see `_clusters`) that contain its oldest ranges.
+    """
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():
@@ -95,7 +101,7 @@ def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[AssignedPartitio
 
 
 def _clusters(ascending: Sequence[HeldRange]) -> list[list[HeldRange]]:
-    """Return the ranges of one partition, grouped by the envelope that covers them.
+    """Return the ranges of one partition, in groups. One read covers a group and its gaps (an envelope).
 
     ranges   ###   ##            #        #
     envelope [------]                          gap 3 <= 2 x (3 + 2): joined

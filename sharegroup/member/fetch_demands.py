@@ -107,7 +107,8 @@ class FetchDemands:
     def is_quarter_of_target(self, records: int) -> bool:
         """Return whether `records` is at least a quarter of the target.
 
-        The member requests records from busy share-partitions only if that many are missing.
+        The member requests records from busy share-partitions (those whose last response had records) only if at least
+        this many are missing.
         """
         return records * _LEAST_PART >= self._target
 

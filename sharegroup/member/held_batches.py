@@ -52,7 +52,7 @@ class RunningBatch:
         is_renewing: whether a renewal that was appended in time waits for its response.
         is_lost: whether other members may have acquired some of its records.
         deleted: the batch's share-partitions whose topic was deleted.
-        locks: by share-partition and offset, the end of the lock, as far as responses have reported it.
+        locks: by share-partition and offset, until when the lock lasts, as far as responses contained it.
     """
 
     seq: int
@@ -123,7 +123,7 @@ class RunningBatch:
         self.is_lost = True
 
     def record_locks(self, ranges: Iterable[HeldRange]) -> None:
-        """Record the ends of acquired or renewed locks in `locks`."""
+        """Store in `locks` until when the locks of these acquired or renewed ranges last."""
         for held in ranges:
             locks = self.locks.setdefault(held.share_partition, RangeMap())
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
@@ -179,7 +179,8 @@ class HeldBatches:
     def add(self, acquired: Iterable[HeldRange], now_ms: int) -> None:
         """Queue acquired ranges. Ranges whose lock has expired already are ignored, because others can acquire them.
 
-        Ranges that overlap the running batch are not queued. The next `step` returns them. The batch counts as lost.
+        A range that overlaps the running batch was acquired again. It is not queued; the next `step` returns it. The
+        batch then counts as lost, because other members can acquire its records.
         """
         for held in acquired:
             self._lock_ms = held.lock_deadline_ms - self.brokers_ms(now_ms)
@@ -215,7 +216,7 @@ class HeldBatches:
             self._claimed(now_ms)
 
     def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
-        """Do not return or release these ranges, because their renewal has been requested.
+        """Keep these ranges from being returned or released until `rerun`. Their renewal has been requested.
 
         They belong to a batch of an earlier process. A request that returns or releases them would take effect after
         the renewal. The batch would then run with records that other members can acquire.
@@ -261,10 +262,10 @@ class HeldBatches:
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Remove the queued ranges that have less than half of the lock duration left.
 
-        Return the removed ranges whose locks have not expired. The current offer is withdrawn first if its ranges have
-        less than half of the lock duration left. It is also withdrawn if it has less than `max_records` records and
-        ranges were added since, because a larger offer can replace it. Ranges of a batch that will run again are not
-        removed.
+        Return the removed ranges whose locks have not expired. The current offer is withdrawn first if one of its
+        ranges has less than half of the lock duration left. It is also withdrawn if it has less than `max_records`
+        records and ranges were added since, because a larger offer can replace it. Ranges of a batch that will run
+        again are not removed.
         """
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()

@@ -170,7 +170,7 @@ class Member:
             logic.finish(seq, now_ms)
 
     def _append(self, acknowledging: PendingAcknowledge) -> bool:
-        """Append the due acknowledgements; return whether nothing is left to append."""
+        """Append the due acknowledgements; return whether all rows of the batch are in the request topic."""
         with self._shared.turn() as (_, now_ms):
             requests = acknowledging.due_requests(now_ms)
         is_appended = self._send(requests)
@@ -180,7 +180,7 @@ class Member:
             return acknowledging.is_done
 
     def _send(self, requests: Sequence[Request]) -> bool:
-        """Send requests; return whether the broker has them."""
+        """Send requests; return whether the broker has stored them. False if there are none."""
         if not requests:
             return False
         try:

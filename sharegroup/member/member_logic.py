@@ -351,7 +351,7 @@ class MemberLogic:
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
-        """Discard the ranges of a share-partition that the job no longer manages, because its topic was deleted."""
+        """If the response reports that the topic was deleted, discard the ranges of its share-partition."""
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             gone = AssignedPartition(response.topic, response.topic_id, response.partition)
             self._refresh_metadata_soon()

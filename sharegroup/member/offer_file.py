@@ -14,7 +14,10 @@ _POLL_S = 0.01
 
 
 class OfferFile:
-    """The member's side, with at most one offer at a time. `directory` is on the driver's local disk."""
+    """The member's side of the file: offers batches to the source, one at a time, and withdraws them.
+
+    `directory` is on the driver's local disk.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -39,13 +42,16 @@ class OfferFile:
 
 
 class OfferReader:
-    """The source's side, which waits for an offered batch and claims it."""
+    """The source's side of the file: waits for an offered batch and claims it."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
 
     def claim(self, wait_s: float = 0) -> OfferedBatch | None:
-        """Claim and return the offered batch; None if there is none within `wait_s`, or no further one follows."""
+        """Claim and return the offered batch.
+
+        Return None if there is none within `wait_s` seconds, or if the member has announced that none follows.
+        """
         offer, claimed = self._directory / _OFFER, self._directory / _CLAIMED
         deadline = time.monotonic() + wait_s
         while not (offer.exists() and _rename(offer, claimed)):

@@ -60,7 +60,10 @@ class HeldRange(NamedTuple):
         )
 
     def intersect(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
-        """Yield the parts of this range that lie in ranges of `ascending`, with their counts and the given deadline."""
+        """Yield the parts of this range that lie in ranges of `ascending`, which are sorted and do not overlap.
+
+        Each part has the delivery count of its range in `ascending`, and the given deadline.
+        """
         index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
             first, last, count = ascending[index]

@@ -23,18 +23,22 @@ class SharedLogic:
 
     @contextmanager
     def turn(self) -> Iterator[tuple[MemberLogic, int]]:
-        """Provide the logic and the time for the block. The block must not wait for anything except `wait_for_step`."""
+        """Give a `with` block exclusive use of the logic, and provide (logic, current time in ms).
+
+        Other threads cannot use the logic during the block. The block must therefore wait only with `wait_for_step`.
+        """
         with self._stepped:
             yield self._logic, self._now_ms()
 
     def notify_step(self) -> None:
-        """Wake all threads that wait for a step. Call it only within a turn."""
+        """Wake all threads that are in `wait_for_step`, because the logic has changed. Call it only within a turn."""
         self._stepped.notify_all()
 
     def wait_for_step(self, deadline_ms: int) -> int:
-        """Release the turn until the next step has ended, and return the time at that moment.
+        """Wait for the next `notify_step`, and return the time (ms) after the wait.
 
-        The wait ends shortly after `deadline_ms` at the latest. Call this only within a turn.
+        Other threads can have turns meanwhile. The wait ends shortly after `deadline_ms` at the latest. Call this only
+        within a turn; the turn continues after the wait.
         """
         self._stepped.wait(max(0, deadline_ms - self._now_ms()) / 1000 + _BEHIND_S)
         return self._now_ms()

@@ -37,7 +37,10 @@ class Subscription(NamedTuple):
         return cls(tuple(sorted(set(topics))))
 
     def matching_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return, in ascending order, the topic names among `names` that match the pattern."""
+        """Return, in ascending order, those of `names` that match the pattern, without internal topics (`__...`).
+
+        The subscription must have a pattern.
+        """
         assert self.pattern is not None
         expression = re.compile(self.pattern)
         return tuple(sorted(name for name in names if expression.fullmatch(name) and not name.startswith(_INTERNAL)))

@@ -49,9 +49,10 @@ def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -
 def split_unused(
     batches: Sequence[AcknowledgementBatch],
 ) -> tuple[Sequence[AcknowledgementBatch], Sequence[AcknowledgementBatch]]:
-    """Return (batches with unused records, all other batches). The batches with unused records get the type RELEASE.
+    """Return (batches of unused records, all other batches). The batches of unused records get the type RELEASE.
 
-    The delivery of an unused record is not counted, as if the member had never acquired the record.
+    A client marks these batches (`UNUSED`) because the application has not used their records. The caller must return
+    the records without counting their delivery, as if the member had never acquired them.
     """
     release = (int(AcknowledgeType.RELEASE),)
     unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]

@@ -19,6 +19,7 @@ _MAX_CHARACTERS = 200_000
 def to_records(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
     """Convert response rows to records, as (key, value). Rows with an empty `reply_to` are dropped.
 
+    Several rows for a requester that accepts lists (`LIST_SUFFIX`) are combined into one record, up to a maximum size.
     Rows with the same key keep their order.
     """
     records: list[tuple[str, bytes]] = []

@@ -84,16 +84,17 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions, which the caller must add to the present response.
+        """Return the unanswered partitions, which the caller must add to the current response.
 
-        `failed` are the partitions that have an error in the present response. They replace the unanswered ones.
+        `failed` are the partitions that have an error in the current response. Those that are still in the session are
+        the unanswered partitions of the next response.
         """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
         return answered
 
     def rotated_partitions(self, epoch: int) -> list[TopicIdPartition]:
-        """Return the partitions, rotated by the epoch of the request. Each partition is thus the first one in turn."""
+        """Return the partitions, rotated by the epoch of the request, so that each of them is read first in turn."""
         partitions = list(self.partitions)
         if epoch < 1 or len(partitions) < 2:
             return partitions

@@ -122,7 +122,10 @@ class AclEntry(BaseModel):
         return bool(self.operations & {Operation.ALL, operation, *implied_by})
 
     def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether address, operation and resource type match the entry. Resource names are not compared."""
+        """Return whether the entry applies to this address, operation and resource type.
+
+        The entry's principal and its resource name or prefix are not compared.
+        """
         return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
 
 
@@ -146,7 +149,7 @@ class _Patterns(NamedTuple):
 
 
 class Acl:
-    """The access control list. `host` is the client's address."""
+    """The access control list. In all methods, `host` is the client's address."""
 
     def __init__(self, entries: Iterable[AclEntry]) -> None:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)

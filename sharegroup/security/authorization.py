@@ -124,7 +124,10 @@ class Authorization:
         return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
 
     def would_allow_any(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type."""
+        """Return whether the access control list allows the operation on at least one resource of the type.
+
+        Without a list, return True. A denial is not logged.
+        """
         return self._acl is None or self._acl.allows_any(caller.principal, caller.host, operation, resource)
 
     def report_denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:

@@ -41,7 +41,7 @@ class ReloadingFiles(Generic[T]):
     """A value that `read` creates from some files. The constructor and `read` raise InvalidConfigError.
 
     After a file has changed, `check` reloads the files as soon as two successive checks find the same state. So files
-    are not read while they are being written.
+    are not read while they are being written. If the new contents are invalid, `value` stays unchanged.
     """
 
     def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
@@ -50,13 +50,13 @@ class ReloadingFiles(Generic[T]):
         self.value = read()
 
     def check(self) -> bool:
-        """Read the files if they have changed and are stable since the last check. Return whether they were read."""
+        """Reload the files if they have changed and are stable since the last check. Return whether `value` is new."""
         states, before = self._file_states(), self._seen
         self._seen = states
         return states == before and self._reload(states)
 
     def reload_now(self) -> bool:
-        """Read the files if they have changed. Return whether they were read."""
+        """Reload the files if they have changed. Return whether `value` is new."""
         return self._reload(self._file_states())
 
     def _reload(self, states: _FileStates) -> bool:

@@ -108,7 +108,10 @@ def _target(conf: str) -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; the kernel releases the lock when its holder dies."""
+    """Hold the exclusive lock of a file during a `with` block, after waiting for other processes that hold it.
+
+    The kernel releases the lock when its holder dies.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -154,7 +157,7 @@ def _report(text: str) -> None:
 
 
 def main(command_line: list[str]) -> int:
-    """Fetch the named configurations in parallel and return the exit code."""
+    """Fetch the JARs of the configurations named on the command line, in parallel, and return the exit code."""
     parser = CommandParser(
         prog="python -m sharegroup.spark.jars",
         description="Fetches the missing JARs of conf/ivy.xml into a cache that all clones share.",

@@ -43,9 +43,9 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
     that is registered already is registered again, because its location may have changed. Raises NameTakenError if a
     managed table has one of the names.
 
-    A view reads the newest `share_group_state_base`, and the records of `share_group_state` after the base that existed
-    when this function was called. Call it again from time to time in a session that lasts for days, because the number
-    of these records grows.
+    A query of a view returns the current state. It reads the newest `share_group_state_base`, and the records of
+    `share_group_state` since the base that was the newest one when this function was called. In a session that lasts
+    for days, call the function again from time to time, because the number of these records grows.
     """
     if "://" not in tables_path:  # Spark resolves a relative location against its warehouse
         tables_path = str(Path(tables_path).resolve())
@@ -74,9 +74,10 @@ def share_group_offsets_sql(source: str = SHARE_GROUP_STATE.name) -> str:
 def create_log_end_offsets(
     spark: SparkSession, bootstrap_servers: str, topics: Iterable[str], kafka: Mapping[str, str] | None = None
 ) -> None:
-    """Create the temporary view `log_end_offsets` with the current end offset of each topic-partition.
+    """Create the temporary view `log_end_offsets` with the end offset that each topic-partition has at this call.
 
-    `kafka` holds Kafka client properties with Java's names. Raises kafka.errors.KafkaError if no broker responds.
+    `kafka` holds Kafka client properties with Java's names. Raises kafka.errors.KafkaError if the brokers do not
+    return all end offsets.
     """
     poll = LogPoll(python_properties(bootstrap_servers, kafka or {}))
     try:

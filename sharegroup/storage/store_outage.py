@@ -37,5 +37,5 @@ def one_line(error: object) -> str:
 
 
 def is_store_outage(error: BaseException) -> bool:
-    """Return whether this error, without its causes, means that a store is unavailable."""
+    """Return whether this error means that the store of tables or checkpoints is unavailable. Ignores its causes."""
     return _AWAY.search(one_line(error)) is not None

@@ -12,7 +12,10 @@ from pathlib import Path
 
 
 class ClassArchive:
-    """An archive, and the JVM options to use or create it. A JVM that cannot use the archive starts without it."""
+    """An archive of loaded classes, from which JVMs start faster, and the JVM options to use or create it.
+
+    A JVM that cannot use the archive starts without it.
+    """
 
     def __init__(self, name: str) -> None:
         self.path = Path(sys.prefix) / ".stamps" / f"{name}.jsa"

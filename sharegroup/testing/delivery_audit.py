@@ -35,7 +35,8 @@ class Progress:
     """The progress of a group. Counts are records, not ranges.
 
     Attributes:
-        outcomes: Number of finished records by outcome ("accepted", "rejected", "archived at the limit", "gone").
+        outcomes: Number of finished records by outcome: "accepted", "rejected", "archived at the limit", or "gone"
+            (gaps, and records that were skipped because of truncation, a reset or the topic's deletion).
         deliveries: Number of finished records by delivery count.
         acquired: Number of currently acquired records by member id.
         available: Number of records in flight that are available.
@@ -156,7 +157,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 def _final_transitions(
     transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
 ) -> np.ndarray[Any, Any]:
-    """Return how often each offset entered a final state.
+    """Return an array with the number of times that each offset from 0 to `log_end_offset` - 1 entered a final state.
 
     Each range of offsets adds +1 at its first offset and -1 after its last offset. The result is the running sum.
     """

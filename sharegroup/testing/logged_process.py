@@ -24,7 +24,7 @@ class LoggedProcess:
     """A child process that writes its output to the file `log_path`.
 
     `what` is its name in messages, as in "the gateway ended with 1". The child has the environment of this process and
-    the variables in `environment`.
+    the variables in `environment`. Methods raise `error`: LoggedProcessError, or a subclass's own error.
     """
 
     error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
@@ -143,7 +143,7 @@ class LoggedProcess:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def _line_with(self, text: str, since: int) -> str | None:
-        """Return the first complete line with `text`."""
+        """Return the first complete line with `text` after the log's first `since` bytes; None if there is none."""
         log = self.log_path.read_bytes()[since:].decode(errors="replace")
         return next((line for line in log.splitlines(keepends=True) if text in line and line.endswith("\n")), None)
 

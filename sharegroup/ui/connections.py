@@ -29,7 +29,7 @@ PATIENCE_S = 20.0
 
 
 class PageConnections:
-    """Creates the connections for uvicorn, within the limits.
+    """Creates the connections for uvicorn. Limits their number, in total and from each address.
 
     `overrides` is {IP address: maximum connections}, for addresses such as that of a proxy. `patience_s` is the time
     that the page waits for a client, in seconds.
@@ -45,7 +45,10 @@ class PageConnections:
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Return whether a new connection is within the limits, and count it. Call `release` when it is closed."""
+        """Count a new connection and return True, or return False if it exceeds a limit.
+
+        Call `release` when a counted connection is closed.
+        """
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning(
@@ -60,7 +63,10 @@ class PageConnections:
 
 
 class PageConnection(H11Protocol):
-    """One connection of a browser."""
+    """One connection of a browser.
+
+    When the page waits for the client, it starts a deadline, at which it closes the connection.
+    """
 
     def __init__(self, connections: PageConnections, **settings: Any) -> None:
         super().__init__(**settings)
@@ -91,7 +97,7 @@ class PageConnection(H11Protocol):
         self._update_deadline()
 
     def on_response_complete(self) -> None:
-        """Wait for the client's next request. Called by uvicorn after each response."""
+        """Update the deadline, because the client may send its next request. Called by uvicorn after each response."""
         super().on_response_complete()
         self._update_deadline()
 

@@ -246,7 +246,7 @@ class Pages:
         )
 
     def _check_sees_all(self, caller: Caller, group_id: str, group_ids: Iterable[str]) -> None:
-        """Reject a request that names no group, unless the caller may see all groups in `group_ids`.
+        """Raise HTTPException if `group_id` is empty and the caller may not see all groups in `group_ids`.
 
         `group_ids` may include deleted groups.
         """
@@ -378,6 +378,6 @@ def _standing(partition: PartitionView, offset: int) -> Piece | None:
 
 
 def _in_steps(counts: list[tuple[datetime, int, int]], step: int) -> list[tuple[datetime, int, int]]:
-    """Combine the counts of each `step` successive hours into their sum."""
+    """Combine each `step` successive hours into one row: the first hour, and the sums of both counts."""
     parts = [counts[at : at + step] for at in range(0, len(counts), step)]
     return [(part[0][0], sum(row[1] for row in part), sum(row[2] for row in part)) for part in parts]

@@ -14,7 +14,10 @@ _MAX_RESULTS = 32
 
 
 class ResultCache:
-    """A cache of results. It creates one result at a time. `clock` returns the time in seconds."""
+    """A cache of results, for `MIN_AGE_S` seconds or longer if they took long to create.
+
+    It creates one result at a time, and other callers wait. `clock` returns the time in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -39,7 +39,7 @@ _RELOAD_INTERVAL_S = 1.0
 
 
 class PageUnavailableError(ShareGroupError):
-    """The address of the page is not available. The operator must change the configuration."""
+    """The page cannot listen on its address. An administrator must change the configuration."""
 
 
 class PageServer:

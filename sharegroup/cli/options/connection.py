@@ -94,7 +94,7 @@ def read_properties(path: Path) -> dict[str, str]:
 def reporting_errors(action: str) -> Iterator[None]:
     """If the `with` block raises ShareGroupError or KafkaError, print one line to standard error and exit with code 1.
 
-    `action` names the failed action in the messages of Kafka errors.
+    `action` is a part of the line for a Kafka error: "Executing {action} failed due to ...".
     """
     from kafka.errors import KafkaError
 

@@ -14,7 +14,7 @@ class OptionalValues(TyperCommand):
     names: ClassVar[frozenset[str]] = frozenset({"--state", "--watch"})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as Typer does. First add NO_VALUE to options in `names` that have no value."""
+        """Add NO_VALUE to options in `names` that have no value, then parse the arguments as Typer does."""
         following = [*args[1:], "-"]
         return super().parse_args(
             ctx,

@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 class Output:
-    """Output of the results of a command in one format."""
+    """Prints the results of a command in the format of `--output`: as a table, JSON or YAML."""
 
     def __init__(self, kind: OutputFormat = OutputFormat.TABLE) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class Output:
                 typer.echo(("\n" if blank_line else "") + table_text(columns, rows))
 
     def document(self, value: Any) -> None:
-        """Print a value as JSON or YAML."""
+        """Print a value as JSON or YAML. Must not be called for the format TABLE."""
         if self.kind is OutputFormat.JSON:
             typer.echo(json.dumps(value, indent=2))
         else:

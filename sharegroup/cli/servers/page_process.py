@@ -11,7 +11,10 @@ _STOP_TIMEOUT_S = 10.0
 
 @contextmanager
 def running_page(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
-    """Run the page on a port during the `with` block, unless the port is 0. The page logs its own errors."""
+    """Run the web page in a child process during the `with` block. If the port is 0, run no page.
+
+    If the page fails, the child process logs the error, and this process continues.
+    """
     if not port:
         yield
         return

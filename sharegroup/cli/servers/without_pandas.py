@@ -16,5 +16,5 @@ class _NoPandas(MetaPathFinder):
 
 
 def disable_pandas() -> None:
-    """Make `import pandas` fail from now on. If pandas is already imported, this has no effect."""
+    """Make `import pandas` fail from now on, so that pyarrow does not load it. No effect if it is already imported."""
     sys.meta_path.insert(0, _NoPandas())

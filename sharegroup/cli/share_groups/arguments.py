@@ -97,7 +97,7 @@ class Arguments:
         return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)
 
     def check(self) -> None:
-        """Raise UsageError for an invalid combination of options. No request is sent before this check."""
+        """Raise UsageError for an invalid combination of options. Call this before any request is sent."""
         if len(self.given(*ACTIONS)) != 1:
             raise UsageError(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}.")
         (action,) = self.given(*ACTIONS)

@@ -13,7 +13,10 @@ _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
 
 def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete share groups that have no members. A failure does not affect other groups. Return the exit code."""
+    """Delete share groups that have no members. Return exit code 1 if any of them was not deleted, otherwise 0.
+
+    If one group cannot be deleted, the others are deleted nevertheless.
+    """
     states = {group.group_id: group.group_state for group in admin.list_groups()}
     group_ids = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
     problems = {group_id: _problem(group_id, states.get(group_id)) for group_id in group_ids}
@@ -30,7 +33,10 @@ def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) 
 
 
 def _problem(group_id: str, state: str | None) -> str | None:
-    """Return the reason why a group in this state cannot be deleted, or None if it can. Sends no request."""
+    """Return the reason why a group in this state cannot be deleted, or None if it can.
+
+    `state` is None if there is no share group with this id.
+    """
     if state is None:
         return f"Group '{group_id}' is not a share group."
     if state == DEAD:
@@ -55,7 +61,7 @@ def _report_deletions(results: Mapping[str, str | None], output: Output) -> None
 
 
 def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete offsets of topics in a group that has no members. Return the exit code."""
+    """Delete offsets of topics in a group that has no members. Return exit code 1 if any topic failed, otherwise 0."""
     (group_id,) = arguments.group
     topics = sorted(set(arguments.topic))
     errors: Mapping[str, KafkaError | None]

@@ -37,7 +37,7 @@ _HISTORY = (
 
 
 def describe_from_tables(arguments: Arguments, output: Output) -> None:
-    """Print a table for each group, sorted by id.
+    """Print the ranges in flight, or the history of one record, as a table for each group, sorted by id.
 
     Raise CommandError for invalid options, InvalidConfigError for an invalid configuration file, and
     TableUnavailableError if the tables cannot be read.

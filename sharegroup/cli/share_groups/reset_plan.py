@@ -18,7 +18,7 @@ ResetPlan = dict[TopicPartition, int]
 
 
 def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
-    """Return the plan, sorted by topic and partition, without changing anything.
+    """Return {partition: new start offset}, sorted by topic and partition. Offsets are not changed yet.
 
     Raise CommandError for an invalid option or file, and KafkaError if a request fails or a partition is not available.
     """
@@ -49,10 +49,10 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
 def _existing(
     admin: ShareGroupAdmin, topics: Mapping[str, list[int] | None], named: Iterable[TopicPartition] = ()
 ) -> list[TopicPartition]:
-    """Return the sorted partitions in `named`. If `named` is empty, return the sorted partitions of `topics`.
+    """Check that partitions exist and have a leader, and return them sorted. Raise KafkaError if the check fails.
 
-    `topics` is {topic: partitions}, where None means all partitions of the topic. Raise KafkaError if a partition does
-    not exist or has no leader.
+    The partitions are those in `named` or, if it is empty, those in `topics`. `topics` is {topic: partitions}, where
+    None means all partitions of the topic. It must contain the topics of `named`.
     """
     found = admin.leaders(topics)
     selected = set(named) or {

@@ -20,7 +20,7 @@ _COLUMNS = (
 
 
 def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Print the new start offsets and, with `--execute`, set them. Return the exit code.
+    """Print the new start offsets and, with `--execute`, set them. Return exit code 1 if any was not set, otherwise 0.
 
     If the group does not exist, `--execute` creates it.
     """

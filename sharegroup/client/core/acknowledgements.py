@@ -61,10 +61,10 @@ class AcknowledgeResult(NamedTuple):
 
 
 def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = ()) -> Iterator[AcknowledgementBatch]:
-    """Yield a batch for each range of consecutive offsets.
+    """Yield acknowledgement batches for {offset: type}, in the order of the offsets. A batch has no missing offsets.
 
     A batch has one type for all offsets, or one for each offset. Offsets in `unused` are never in the same
-    batch as other offsets.
+    batch as other offsets, because a request marks whole batches as unused.
     """
     offsets = sorted(types)
     start = 0

@@ -135,12 +135,18 @@ class ConsumerCore:
             raise IllegalStateError("Implicit acknowledgement of delivery is being used.")
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Set how a delivered record is acknowledged. Raises IllegalStateError as `check_explicit` and `InHand` do."""
+        """Set how a delivered record is acknowledged.
+
+        Raises IllegalStateError in implicit mode, or if the record is not in hand or cannot be acknowledged as `kind`.
+        """
         self.check_explicit()
         self.in_hand.acknowledge(record, kind)
 
     def queue_acknowledgements(self, deadline_ms: int) -> None:
-        """Queue the acknowledgements of delivered records for the leaders. Implicit mode accepts all these records."""
+        """Queue the acknowledgements of delivered records for their leaders. In implicit mode, accept these records.
+
+        After a retriable error, the acknowledgements are sent again until `deadline_ms`.
+        """
         if not self._settings.is_explicit:
             self.in_hand.accept_all()
         for node_id, source, types in self.in_hand.take():
@@ -152,7 +158,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the records that are not decoded. Their leaders may then be sent the next fetch."""
+        """Remove and return the fetched records that are not decoded. `plan_fetches` may then use their leaders."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -239,7 +245,8 @@ class ConsumerCore:
     def _is_of_others(self, delivery: Delivery) -> bool:
         """Return whether the partition no longer belongs to the member's assignment or subscription.
 
-        A member without any assignment was fenced. It keeps its locks, and is assigned partitions again after joining.
+        If the member has no assignment at all, only the subscription is checked: the member was fenced, but keeps its
+        locks, and is assigned partitions again after joining.
         """
         topic_id, partition, topic = delivery.source
         assignment = self.membership.assignment
@@ -340,8 +347,9 @@ class ConsumerCore:
     def may_fetch_ahead(self) -> bool:
         """Whether records may be fetched before the next poll.
 
-        This is allowed if the application processes records quickly, compared to their lock duration. It is not needed
-        for a handler loop, which polls while it processes records.
+        This is allowed if the application processes records quickly, compared to their lock duration. Otherwise the
+        locks of the fetched records could expire before the next poll. It is not needed for a handler loop, which polls
+        while it processes records.
         """
         if self.lock_timeout_ms is None or self._processing_ms is None or self.is_handling:
             return False

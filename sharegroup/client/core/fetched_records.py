@@ -19,7 +19,10 @@ delivery_of = attrgetter("delivery")
 
 
 class FetchedRecords:
-    """The queue. "Polled" records are those that a running iteration may still receive without another poll."""
+    """A queue of fetched records that the application has not received yet.
+
+    "Polled" records are those that a running iteration may still receive without another poll.
+    """
 
     def __init__(self) -> None:
         self._records: deque[Record[Any]] = deque()

@@ -33,7 +33,7 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand, by partition and offset. Their acknowledgements have not been sent."""
+    """The records in hand: the application has received them, and their acknowledgements have not been sent yet."""
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed

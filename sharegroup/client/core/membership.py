@@ -28,7 +28,7 @@ Assignment = dict[UUID, tuple[int, ...]]
 
 
 class Membership:
-    """One member of one group.
+    """The state of one member of a group: subscription, member epoch, assignment and the time of the next heartbeat.
 
     Attributes:
         is_coordinator_stale: whether the coordinator must be looked up again. The caller resets it.
@@ -127,7 +127,10 @@ class Membership:
             self._assign({t.topic_id: tuple(t.partitions) for t in response.assignment.topic_partitions})
 
     def on_lost(self, now_ms: int) -> None:
-        """Schedule another heartbeat, and mark the coordinator as stale because it may have moved."""
+        """Schedule a retry after a heartbeat that could not be sent or got no response.
+
+        Mark the coordinator as stale, because it may have moved.
+        """
         self.is_coordinator_stale = True
         self._due_ms = now_ms + self._retry_ms
 

@@ -32,7 +32,11 @@ SESSION_ENDED = (
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a ShareFetch. If `is_record_limit`, the response has at most `max_records` records (KIP-1206)."""
+    """The limits of a ShareFetch.
+
+    If `is_record_limit`, the response never has more than `max_records` records. Otherwise it may have more, so that
+    record batches stay whole (KIP-1206).
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -224,9 +228,9 @@ class ShareNode:
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
         """Return whether a response indicates that the server has more records.
 
-        The response indicates this if it contains half of the maximum number of records or bytes. If the fetch did not
-        wait (`max_wait_ms` 0), one record is enough. A server divides `max_bytes` among the partitions, so the limit in
-        bytes is that of one partition.
+        The response indicates this if it contains at least half of `max_records`, or of one partition's part of
+        `max_bytes`: a server divides `max_bytes` among the partitions, and perhaps only one of them has records. If
+        the fetch did not wait (`max_wait_ms` 0), one record is enough.
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records

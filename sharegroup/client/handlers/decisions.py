@@ -109,7 +109,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def parse_bytes(size: int | str) -> int:
-    """Return a number of bytes, which may be written as "64MB". Raises ValueError for another format."""
+    """Return a number of bytes, which may be written as "64MB" (1 MB is 10**6 bytes). Raises ValueError if invalid."""
     if isinstance(size, int):
         return size
     text = size.strip().upper()

@@ -41,9 +41,9 @@ class RegisteredHandler(NamedTuple):
         return 0 if self.is_coroutine or self.is_batch else self.options.concurrency
 
     def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
-        """Return a function that runs calls.
+        """Return a function that runs one handler call and returns the errors of its records.
 
-        `run_coroutine` runs coroutines; other functions run on threads of `pool`.
+        If the handler is a coroutine function, `run_coroutine` runs it. Otherwise it runs on a thread of `pool`.
         """
 
         def run(call: Call, argument: Any) -> Any:

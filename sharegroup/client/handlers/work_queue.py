@@ -203,7 +203,10 @@ class WorkQueue:
         return min(self._due_times(), default=None)
 
     def drain(self) -> None:
-        """Release all records whose call has not begun. From now on, start no further calls."""
+        """Release all records that are not in a running call. From now on, start no further calls.
+
+        Prepared calls that no worker has begun are withdrawn. Retries and delayed releases are not waited for.
+        """
         self._is_draining = True
         for call in self._started:
             if call.claim():
@@ -284,7 +287,10 @@ class WorkQueue:
         return item.first_call_ms is None or at_ms < item.first_call_ms + self._options.max_processing_ms
 
     def _note_lock(self, item: _Held) -> None:
-        """Lower `_lock_ms` to a record's next renewal, or to the end of its lock if it can no longer be renewed."""
+        """Lower `_lock_ms`, the time of the next action for any lock, if this record needs an action earlier.
+
+        The action is the renewal of its lock, or the end of its lock if the lock can no longer be renewed.
+        """
         until_ms = item.record.delivery.lock_until_ms
         if item.renew_ms is None or until_ms is None or item in self._renewing or item.kind is not None:
             return

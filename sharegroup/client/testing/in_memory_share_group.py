@@ -117,7 +117,8 @@ class InMemoryShareGroup:
     def stop_when_finished(self, consumer: ShareConsumer | AsyncShareConsumer) -> None:
         """Call `consumer.stop()` as soon as all records of its topics are finished, so that `run` returns.
 
-        If this method is called for only one consumer, the delays of its handler (`Retry`, `Release`) are skipped.
+        If this method is called for only one consumer, the clock skips the delays of its handler (`Retry`, `Release`).
+        With several consumers, these delays are not skipped.
         """
         with self._lock:
             self._finishing.append((consumer, consumer.subscription()))

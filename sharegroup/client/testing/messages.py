@@ -101,7 +101,7 @@ def _topic(topic: Topic) -> Any:
 def find_coordinator_response(
     request: Any, node_id: int = _NODE_ID, host: str = _HOST, port: int = _PORT
 ) -> FindCoordinatorResponse:
-    """Return a FindCoordinator response with this broker as the coordinator. By default, it is the only broker."""
+    """Return a FindCoordinator response with a broker as coordinator. Default: the broker of `metadata_response`."""
     (group_id,) = request.coordinator_keys
     found = FindCoordinatorResponse.Coordinator(
         key=group_id, node_id=node_id, host=host, port=port, error_code=0, error_message=None

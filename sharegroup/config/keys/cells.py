@@ -75,7 +75,10 @@ class CellsConfig(ConfigFamily):
 
 
 def job_of_cell(job: JobConfig, cell: str) -> JobConfig:
-    """Return the section `job` for a cell. Its folders are subfolders, and its topic names end with the cell's name."""
+    """Return the section `job` for a cell. If `cell` is NO_CELL, return `job` unchanged.
+
+    The cell has subfolders in the folders of `job`, and its topic names end with the cell's name.
+    """
     if cell == NO_CELL:
         return job
     folders = {name: f"{getattr(job, name).rstrip('/')}/{cell}" for name in ("tables_path", "checkpoint_path")}

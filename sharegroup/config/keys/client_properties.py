@@ -50,7 +50,10 @@ def _buffer_bytes(text: str) -> int | None:
 
 
 def _checks_hostname(text: str) -> bool:
-    """Return whether host names are verified. In Java, an empty algorithm means that they are not."""
+    """Parse ssl.endpoint.identification.algorithm, and return whether clients verify the host names of brokers.
+
+    False if the text is empty, as in Java, or "none", as in librdkafka.
+    """
     return _one_of("https", "HTTPS", "none", "")(text.strip()) in ("https", "HTTPS")
 
 
@@ -140,7 +143,10 @@ def property_problems(properties: Mapping[str, str]) -> list[str]:
 
 
 def is_read(name: str, properties: Mapping[str, str]) -> bool:
-    """Return whether this property is passed to kafka-python. Key and trust stores are passed only if they are PEM."""
+    """Return whether the property `name` is passed to kafka-python. `properties` are all properties of the client.
+
+    The locations of key and trust stores are passed only if the type of the store is PEM or is not set.
+    """
     store = name.removesuffix(".location")
     return name in PYTHON_PROPERTIES and (store not in _STORES or _is_pem(properties, store))
 

@@ -24,7 +24,10 @@ def _advertised(text: str) -> str:
 
 
 class GatewayConfig(ConfigFamily):
-    """Keys of the section `gateway`. An empty path disables the feature that uses it. Changed files are reloaded."""
+    """Keys of the section `gateway`. A feature that needs a file is off if the path of the file is empty.
+
+    A running gateway reloads changed files of certificates, users, token keys and ACLs.
+    """
 
     listener_host: str = key("gateway.listener.host", "127.0.0.1", "Address that the gateway listens on.", min_length=1)
     listener_port: Whole = key(

@@ -57,7 +57,7 @@ ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 
 
 class JobConfig(ConfigFamily):
-    """Keys of the section `job`. The job makes relative paths absolute."""
+    """Keys of the section `job`. Relative paths start at the working directory of the job."""
 
     bootstrap_servers: str = key(
         "bootstrap.servers", "localhost:9092", "Kafka brokers as host:port, separated by commas.", min_length=1

@@ -50,8 +50,8 @@ class Change:
         """Raise the group epoch, because members, subscriptions or partitions changed (KIP-848, "Group epoch").
 
         A new group starts with epoch 2, because epoch 1 means that nothing has been assigned yet (KAFKA-20268). The
-        assignor does not wait for share-partitions to be initialized, unless the caller then adds an
-        `InitializationRecord`.
+        call ends any wait of the assignor for share-partitions to be initialized. If the assignor must wait, the caller
+        adds an `InitializationRecord` afterwards.
         """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
         epoch = self.after.next_epoch

@@ -52,10 +52,9 @@ class GroupMetadata:
         assignment_timestamp_ms: The time of the assignor's last run, or None if that run had nothing to assign.
         departed: The ids of the members that left since the assignor's last run.
         static_members: The member id of each static member, by group instance id (KIP-345).
-        initializing_since_ms: The time since which the assignor waits for share-partitions to be initialized, or None
-            if it does not wait. If a run of the assignor is pending, this is the time at which a heartbeat discovered
-            the share-partitions. Otherwise it is the time at which the first share-partition of a topic was
-            initialized.
+        initializing_since_ms: The time at which the assignor began to wait for share-partitions to be initialized, or
+            None if it does not wait. If a run of the assignor is pending, the wait began when a heartbeat discovered
+            the share-partitions. Otherwise it began when the first share-partition of a topic was initialized.
     """
 
     group_id: str
@@ -87,7 +86,7 @@ class GroupMetadata:
 
     @property
     def is_initializing(self) -> bool:
-        """Whether a share-partition is not initialized yet."""
+        """Whether at least one share-partition is still being initialized."""
         return any(
             self.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZING)
             for topic_id in self.share_partitions
@@ -116,7 +115,10 @@ class GroupMetadata:
         return tuple(sorted(partition for partition, record in records.items() if record.status is status))
 
     def partitions_by_topic(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
-        """Return the share-partitions with one of `statuses`, by topic name. `statuses` must not contain DELETING."""
+        """Return the share-partitions with one of `statuses`, by topic name.
+
+        `statuses` must not contain DELETING, because several deleted topics may have had the same name.
+        """
         found = {}
         for topic, topic_id in sorted(self.topic_ids().items()):
             partitions = sorted(p for p, record in self.share_partitions[topic_id].items() if record.status in statuses)

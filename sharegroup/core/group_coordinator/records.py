@@ -134,10 +134,10 @@ class ShareGroupConfigRecord(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """A member's session deadline, in milliseconds since the epoch. A soft record.
+    """A member's session deadline, in milliseconds since the epoch. It is a soft record: no table stores it.
 
     `reply_to` identifies the requester that receives the deadline: the member itself, or its gateway. `others_until_ms`
-    is the member's latest deadline that a different gateway has received.
+    is the member's latest deadline that a different gateway has received, or 0 if there is none.
     """
 
     member_id: str
@@ -165,16 +165,16 @@ class TargetAssignmentMetadataRecord(NamedTuple):
 
 
 class InitializationRecord(NamedTuple):
-    """The time since which the assignor waits for share-partitions to be initialized. It is a soft record.
+    """The time since which the assignor waits for share-partitions to be initialized, or None when the wait ends.
 
-    `since_ms` is None when the wait ends.
+    It is a soft record: no table stores it.
     """
 
     since_ms: int | None
 
 
 class DeletedTopicRecord(NamedTuple):
-    """A topic whose deletion was reported at `time_ms`. A soft record.
+    """A topic whose deletion was reported at `time_ms`. It is a soft record: no table stores it.
 
     The record prevents heartbeats with old metadata from adding the topic again.
     """

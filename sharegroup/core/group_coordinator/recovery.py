@@ -25,7 +25,8 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
 
     The tables are not committed together. If a job stopped between two commits, a member may have a higher epoch than
     its group, for example. In this case the group starts with a group epoch above all stored epochs, because epochs
-    must never decrease. The assignment epoch stays lower, so the first heartbeat makes a new assignment durable.
+    must never decrease. The assignment epoch stays lower, so the assignor runs again, and members get its result with a
+    new epoch.
 
     Target assignments are not stored. The assignor computes them again from the assignments that members received. If
     every member had received its target, nothing changes. Otherwise as little as possible changes. The time of the last
@@ -49,9 +50,9 @@ def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: 
 
 
 def _deleted_topics(group: GroupMetadata) -> list[str]:
-    """Return the ids of deleted topics whose name now belongs to another topic.
+    """Return the ids of topics whose share-partitions are all DELETING and whose name now belongs to another topic id.
 
-    A topic whose name has no other topic is left out. It may still exist: perhaps only its offsets were deleted.
+    Without another topic of this name, the topic may still exist: perhaps only the group's offsets were deleted.
     """
     living = group.topic_ids()
     return [
@@ -69,7 +70,10 @@ def _newest_epoch(group: GroupMetadata) -> int:
 
 
 def _has_unreachable_target(group: GroupMetadata) -> bool:
-    """Return whether a member would never receive its target, because its epoch is already the assignment epoch."""
+    """Return whether any member has another assignment than its target, although its epoch is the assignment epoch.
+
+    It would never receive its target, because a member receives a new assignment only with a new epoch.
+    """
     return any(
         member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]
         for member_id, member in group.members.items()

@@ -238,8 +238,9 @@ class ShareGroup:
 
         Each share-partition is (topic id, partition, state_epoch). The notice changes nothing if it is repeated, has an
         older state epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a
-        topic are initialized, or after `INITIALIZING_MS`. It does not rise if a run of the assignor is already pending.
-        If the pending run waits for share-partitions, the wait ends when all of them are initialized.
+        topic are initialized. If that takes too long, `update_assignment` raises it. It does not rise if a run of the
+        assignor is already pending. If the pending run waits for share-partitions, the wait ends when all of them are
+        initialized.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -369,7 +370,7 @@ class ShareGroup:
         return FenceMember(member.group_id, member.member_id, member.incarnation_id, member.joined_ms, topics)
 
     def _others_until_ms(self, request: HeartbeatRequest) -> int:
-        """Return the member's latest session deadline that a gateway other than the requester has received.
+        """Return the member's latest session deadline that a gateway other than the requester has received, or 0.
 
         A member that sends its request rows itself does not count as a gateway.
         """

@@ -14,8 +14,8 @@ class PartitionLog(NamedTuple):
             and created again only if its log ends below known offsets.
         leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
         epoch_start: The first offset that was written by leaders elected since the source last read the offsets, or
-            None if unknown. It is below offsets that were read before only after an unclean leader election, which
-            removes records (KIP-101, KIP-320).
+            None if unknown. If it is below the end offset that was read before, an unclean leader election has removed
+            records (KIP-101, KIP-320).
     """
 
     log_start_offset: int

@@ -88,10 +88,10 @@ def next_record(
 ) -> ShareGroupStateRecord:
     """Return the durable record of a write: an update or a snapshot (KIP-932, WriteShareGroupState).
 
-    `merged_batches` is called only for a snapshot. It returns all batches after the write. Alternatively, it may return
-    the previous batches followed by the written ones, because the result is combined. Batches are combined with
-    `precedence`, and offsets below the start offset are dropped. Raises RequestError: INVALID_REQUEST for a negative
-    epoch, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH for an epoch below the recorded one.
+    `merged_batches` is called only for a snapshot. It returns all batches as they are after the write, or the previous
+    batches followed by the written ones. If batches overlap, `precedence` decides which of them is effective. Offsets
+    below the start offset are dropped. Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH
+    or FENCED_STATE_EPOCH for an epoch below the recorded one.
     """
     _check_not_negative("leader epoch", write.leader_epoch)
     _check_not_negative("state epoch", write.state_epoch)
@@ -105,7 +105,7 @@ def next_record(
 
 
 def _check_not_negative(name: str, epoch: int) -> None:
-    """Raise RequestError (INVALID_REQUEST) for a negative epoch. Since Kafka 4.4, -1 no longer disables the check."""
+    """Raise RequestError (INVALID_REQUEST) for a negative epoch. Before Kafka 4.4, -1 was allowed and not compared."""
     if epoch < 0:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the {name} must not be negative, but is {epoch}")
 

@@ -86,11 +86,11 @@ def select_portions(
 def _select_from_batch(
     ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
 ) -> Iterator[Portion]:
-    """Yield the ranges that are acquired from one fetch batch, at most `room` records.
+    """Yield the ranges that are acquired from one fetch batch of `batch_length` records, at most `room` records.
 
-    The first record whose delivery count is at least `threshold` determines how many records of the batch are delivered
-    together (`batch_share`). This number includes the records before that record. If that many records already precede
-    it, the number is ignored, as in Kafka. `limit` is the delivery count limit.
+    If a record was delivered at least `threshold` times, at most `batch_share` records of the batch are delivered
+    together. The delivery count of the first such record determines this number. If that many records already precede
+    this record, the number is ignored, as in Kafka. `limit` is the delivery count limit.
     """
     selected = 0
     share: int | None = None

@@ -105,7 +105,10 @@ class InFlight:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def trim_undelivered(self) -> None:
-        """Remove the records at the end of the window that are AVAILABLE and were never delivered."""
+        """Remove the records at the end of the window that are AVAILABLE and were never delivered.
+
+        Call it after a reservation has ended, because its offsets may be beyond the end of the log.
+        """
         while self._pieces:
             piece = self._pieces[-1]
             first, last, record = next(piece.reversed_items())
@@ -250,10 +253,10 @@ class InFlight:
     # -- between two micro-batches ---------------------------------------------------------------------------------
 
     def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
-        """Return a JSON-able list for each piece, and the texts of the large pieces in the same order.
+        """Return the window for `restore`: a JSON-able list for each piece, and the texts of large pieces, in order.
 
-        Each list has the piece's summary, with offsets relative to `base`, and then the piece's content. The content is
-        None if the piece is stored as a text.
+        A piece has some successive ranges of the window. Its list has a summary, with offsets relative to `base`, and
+        then the piece's content. The content is None if the piece is stored as a text.
         """
         self._pieces = list(_resized(self._pieces))
         pieces: list[list[Any]] = []

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def acquired_ranges(transitions: Iterable[Transition]) -> tuple[AcquiredRange, ...]:
-    """Return the ranges of `transitions`. Adjacent ranges of equal delivery count are merged."""
+    """Return the ranges that `transitions` acquire or renew. Adjacent ranges of equal delivery count are merged."""
     ranges: list[AcquiredRange] = []
     for transition in transitions:
         append_fused(ranges, AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))

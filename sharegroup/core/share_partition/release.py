@@ -64,8 +64,8 @@ def unacquire_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions that make `ranges` AVAILABLE and reduce the delivery counts by one.
 
-    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold
-    one of the other records, or if ranges overlap.
+    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) unless `member_id` holds all
+    other records of `ranges`, or if ranges overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -92,9 +92,9 @@ def undo_deliveries(
 ) -> tuple[Transition, ...]:
     """Return the transitions that undo the deliveries `acquired`. Records that were delivered again since are left out.
 
-    Each delivery raises the delivery count, so a record with an equal count was not delivered again. The record's last
-    holder must also be `member_id`, because after a delivery is undone, the next one has the same count. Ranges may
-    overlap.
+    A record was not delivered again if it still has the delivery count in `acquired` and its last holder is still
+    `member_id`. The count alone is not sufficient: if the delivery was undone already, the next delivery has the same
+    count. Ranges may overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -132,7 +132,7 @@ def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetR
 def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
     """Return the transitions that archive unfinished records below the offset `below`.
 
-    Records that were never delivered are left out.
+    Records that were never delivered get no transition. The caller removes them from the window with all the others.
     """
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):

@@ -39,7 +39,10 @@ NO_DEADLINE_MS = 253_370_764_799_999
 
 
 def reserver_id(requester: str, reservation_epoch: int) -> str:
-    """Return the holder id of a gateway's reserved records in one epoch. `requester` is the gateway's `reply_to`."""
+    """Return the id of a gateway as the holder of the records that it reserves in this reservation epoch.
+
+    `requester` is the gateway's `reply_to`.
+    """
     return f"{requester}{_SEPARATOR}{reservation_epoch}"
 
 
@@ -151,9 +154,9 @@ def unreserve_ranges(
 
 
 def reassign_ranges(released: Iterable[Transition], member_id: str, deadline_ms: int) -> tuple[Transition, ...]:
-    """Return the transitions that deliver records to a member which another member has just released.
+    """Return the transitions that deliver released records to `member_id`. Their locks end at `deadline_ms`.
 
-    `released` are the transitions of the release, which must be applied first.
+    `released` are the transitions by which another member has just released the records. They must be applied first.
     """
     transitions: list[Transition] = []
     for first, last, _, _, _, _, count, _ in released:

@@ -172,8 +172,8 @@ class SharePartition:
     def dump(self) -> list[Any]:
         """Return the whole state as a JSON-able list. Its format may change between releases.
 
-        The last item is a list of one-line texts, the encoded large pieces of the window. The item before the texts has
-        one list per piece. Such a list ends with None if the piece is stored as a text.
+        The last two items are the window: a list for each piece (`window_piece`), and a list of texts. The list of a
+        large piece ends with None, and its ranges are encoded as a one-line text. The texts are in the order of pieces.
         """
         return [
             self.start_offset,
@@ -224,7 +224,10 @@ class SharePartition:
         return self._window.available_count
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest lock deadline, or None if there is no lock."""
+        """Return the earliest lock deadline, also of lost records, or None if there is no lock.
+
+        The deadline of a reserved record is `NO_DEADLINE_MS`.
+        """
         deadline = self._window.next_deadline_ms()
         if self._lost_locks and (deadline is None or self._lost_locks[0][0] < deadline):
             return self._lost_locks[0][0]
@@ -318,8 +321,8 @@ class SharePartition:
 
         Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES` ranges, so that it
         fits into a message. It is empty if no record can be acquired. At the limit on record locks, no new records can
-        be acquired. If the log starts above the next fetch offset, the outcome only moves the share-partition to the
-        log start. The next fetch then acquires records.
+        be acquired. If the log starts above the next fetch offset, nothing is acquired yet: the outcome only moves the
+        start offset to the log start, and the next fetch acquires records.
         """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
@@ -387,7 +390,7 @@ class SharePartition:
         return Outcome(transitions, lost_locks_over=over)
 
     def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
-        """Release `ranges`, which must be ACQUIRED. They were assigned to a member that had already left."""
+        """Release `ranges`, which must be ACQUIRED. A gateway assigned them to a member after it had left."""
         return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
@@ -399,8 +402,8 @@ class SharePartition:
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
         """Make `ranges` AVAILABLE again and reduce their delivery counts by one: all of the ranges or none.
 
-        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not
-        hold one of the other records, or if ranges overlap.
+        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) unless `member_id` holds
+        all other records of `ranges`, or if ranges overlap.
         """
         return Outcome(unacquire_ranges(self._window, self.start_offset, member_id, ranges))
 
@@ -535,7 +538,10 @@ class SharePartition:
         return InFlightRecord(to_state, count, member_id, deadline, first, last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
-        """Return a record without a holder. While there are loaded holes, a finished record keeps its fetch batch."""
+        """Return an InFlightRecord without a holder.
+
+        A finished record keeps its fetch batch only while there are loaded holes, because only then `_advance` uses it.
+        """
         if state.is_terminal and self._hole_cursor is None:
             return InFlightRecord(state, count)
         return InFlightRecord(state, count, None, None, batch_first, batch_last)
@@ -551,15 +557,19 @@ class SharePartition:
         return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
 
     def _trim_undelivered(self) -> None:
-        """Remove the records at the end of the window that were never delivered, unless there are loaded holes."""
+        """Remove the records that ended reservations have left at the end of the window: AVAILABLE and never delivered.
+
+        While there are loaded holes, nothing is removed.
+        """
         if self._hole_cursor is None:
             self._window.trim_undelivered()
 
     def _advance(self) -> None:
         """Move the start offset over the finished records at the head of the window.
 
-        While there are loaded holes (offsets without a state), the start offset moves by whole batches. It does not
-        pass the hole cursor, the offset up to which holes have been fetched. Both rules are Kafka's.
+        While there are loaded holes (offsets without a state), the start offset does not pass the hole cursor: the
+        first hole or, later, the offset after the last fetch. Records whose fetch batch extends beyond the cursor are
+        not passed either. Both rules are Kafka's.
         """
         if self._window.first_offset != self.start_offset:
             return

@@ -29,18 +29,18 @@ _FEW_RANGES = 32
 
 
 class PieceSummary(NamedTuple):
-    """The values of a closed piece that can be read without decoding its ranges. Offsets are inclusive.
+    """Values of a piece of the window. They can be read without decoding the ranges of a closed piece.
 
     Attributes:
         first_offset: The lowest offset.
-        last_offset: The highest offset.
+        last_offset: The highest offset, inclusive.
         ranges: The number of ranges.
         terminal_count: The number of finished records (ACKNOWLEDGED or ARCHIVED).
         next_deadline_ms: The earliest lock deadline, or None if nothing is locked.
         available_count: The number of AVAILABLE records.
         first_available: The lowest AVAILABLE offset, or None if there is none.
-        most_delivered: The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once.
-        members: The members that hold records, sorted.
+        most_delivered: The highest delivery count of an AVAILABLE record, or 0 if it is below 2 (not indexed).
+        members: The ids of the holders of records (members, and `reserver_id`s of gateways), sorted.
     """
 
     first_offset: int
@@ -83,7 +83,10 @@ class ClosedPiece(NamedTuple):
 
 
 class WindowPiece:
-    """A piece: offset ranges with their `InFlightRecord`. The owner removes a piece that has become empty."""
+    """A piece of the in-flight window: neighbouring offset ranges with their `InFlightRecord`.
+
+    The window removes a piece that has become empty.
+    """
 
     __slots__ = ("_available", "_closed", "_locks", "_records", "_terminal_count")
 
@@ -234,7 +237,7 @@ class WindowPiece:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The members that hold records, sorted."""
+        """The ids of the holders of records (members, and `reserver_id`s of gateways), sorted."""
         return self._closed.summary.members if self._closed else tuple(self.locks.members())
 
     @property
@@ -249,7 +252,7 @@ class WindowPiece:
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once."""
+        """The highest delivery count of an AVAILABLE record, or 0 if it is below 2 (not indexed)."""
         return self._closed.summary.most_delivered if self._closed else self.available.most_delivered
 
     # -- open and closed -------------------------------------------------------------------------------------------

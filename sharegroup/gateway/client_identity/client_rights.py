@@ -79,7 +79,8 @@ class ClientBrokers:
 class ClientRights:
     """Queries and caches the rights of one user.
 
-    `share_groups` returns the names of the share groups, because the brokers cannot list them.
+    `share_groups` returns the names of the share groups, which the brokers cannot list. They are queried if a request
+    requires rights on all groups.
     """
 
     def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
@@ -98,7 +99,7 @@ class ClientRights:
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Add the names that an earlier login of the client has used to the next query.
+        """Include `names` in the next query. The client has used them with an earlier login.
 
         A share session may continue after a new login, and its later requests do not repeat its topics. Without the
         names of these topics, the client would have no rights on them.

@@ -26,7 +26,11 @@ LOGIN_TIMEOUT_S = 10.0
 
 
 def check_settings(config: Config) -> None:
-    """Raise InvalidConfigError if the configuration does not allow clients to use their own identity at the brokers."""
+    """Raise InvalidConfigError if other configs contradict `gateway.upstream.identity: client`.
+
+    Logins can be forwarded only if the brokers use SASL and the mechanisms are PLAIN or OAUTHBEARER. The gateway must
+    have no users, token keys or ACLs, because the brokers authenticate and authorize the clients.
+    """
     gateway, protocol = config.gateway, config.job.kafka.get("security.protocol", "PLAINTEXT")
     problems = []
     if not protocol.startswith("SASL"):

@@ -37,7 +37,7 @@ class _Waiter(NamedTuple):
 
 
 class FrameBudget:
-    """A budget of `total_bytes` for all connections, used on one event loop."""
+    """The memory budget for large requests: `total_bytes` for all connections. Must be used on one event loop."""
 
     def __init__(self, total_bytes: int) -> None:
         self._total, self._for_huge = total_bytes, total_bytes - total_bytes // _RESERVED_PART

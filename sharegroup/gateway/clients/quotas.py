@@ -114,9 +114,10 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """Yield an item for each kind of quota entry that can match a client, in Kafka's order of precedence.
+    """Yield (key of a quota entry, clients that share its rate) for each entry that may apply to a client.
 
-    Each item is (entity in the entry, entity of the clients that share the rate of this entry).
+    The order is Kafka's precedence: the first entry that exists applies. For example, the entry for `<default>` users
+    gives each user a rate of its own, which all clients of the user share.
     """
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both

@@ -181,7 +181,10 @@ class RequestLoop:
                 await asyncio.sleep(throttle_ms / 1000)
 
     async def _close_if_done(self) -> None:
-        """Wait until the client has all responses. Then close the connection if `_may_close` returns True."""
+        """Wait until the client has all responses. Then close the connection if `_may_close` returns True.
+
+        Otherwise, or while a request is being handled, the connection stays open until the call after the next request.
+        """
         await self._responses.join()
         if self._may_close is not None and not self._is_handling and self._may_close():
             self._is_over = True

@@ -33,7 +33,10 @@ class TlsConnection(asyncio.Protocol):
             tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass the end of the connection to `ClientConnection`. asyncio calls this only for a rejected client."""
+        """Notify `ClientConnection` that a rejected client's connection has ended.
+
+        asyncio does not call this method for other clients, because `_ServerSide` has become their protocol.
+        """
         self._client.connection_lost(exc)
 
 

@@ -34,5 +34,5 @@ class ClientView(NamedTuple):
 
 
 def standby_for(address: GatewayAddress) -> Standby:
-    """Return the standby port at an address. All gateways derive the same node id from the address."""
+    """Return the standby port at `address`, with its node id. All gateways compute the same id from the address."""
     return Standby(_FIRST_ID + zlib.crc32(f"{address.host}:{address.port}".encode()) % _IDS, address)

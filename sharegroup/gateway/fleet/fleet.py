@@ -129,9 +129,9 @@ class Fleet:
     async def view_for(self, caller: Caller) -> ClientView:
         """Return the broker addresses for a client.
 
-        If the client should move to another gateway, the result contains a standby port that the client already has or
-        is connected to. Without it, librdkafka might reach none of the returned brokers, and would then reconnect to
-        its bootstrap servers.
+        If the client should move to another gateway, the result contains a standby port that the client has received
+        before or is connected to. Otherwise all returned addresses would be new to the client. If librdkafka then
+        reached none of them, it would reconnect to its bootstrap servers.
         """
         own = self._own()
         if own is None:

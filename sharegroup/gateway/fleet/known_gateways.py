@@ -47,7 +47,10 @@ class KnownGateways:
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)
 
     def living(self, now_ms: int) -> dict[GatewayAddress, GatewayRow]:
-        """Return the newest row of each living gateway."""
+        """Return {standby address: newest row} of the living gateways.
+
+        A gateway is living while its newest row is valid and it has not been marked as lost since.
+        """
         return {standby: heard.row for standby, heard in self._entries.items() if now_ms < heard.until_ms}
 
 

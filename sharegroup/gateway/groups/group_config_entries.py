@@ -125,7 +125,10 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the job's value as text, for groups without their own value. For a list, return its first element."""
+    """Return the job's value `of_job` as text, as it applies to groups without a value of their own.
+
+    Of a list (`group.share.assignors`), these groups use the first element.
+    """
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 

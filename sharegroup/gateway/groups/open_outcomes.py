@@ -11,7 +11,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenOutcomes(Generic[K]):
-    """The futures of outcomes that are not known yet, by key. Must be used on one event loop."""
+    """The requests whose outcome is not known yet, as futures by key. Other requests can wait for them.
+
+    Must be used on one event loop.
+    """
 
     def __init__(self) -> None:
         self._open: dict[K, set[asyncio.Future[Any]]] = {}
@@ -26,7 +29,7 @@ class OpenOutcomes(Generic[K]):
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait for the outcomes of `keys` that are not known now. If `keys` is None, wait for those of all keys."""
+        """Wait for the outcomes of `keys` (None: all keys), except those that are added after this call."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:

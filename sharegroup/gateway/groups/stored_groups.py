@@ -64,7 +64,7 @@ class StoredGroups:
         return await self._of_cells(named, read_group_descriptions)
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
-        """Return {group id: offsets, by topic and partition}, without groups that have no offsets."""
+        """Return {group id: offsets, ordered by topic and partition}. Groups without offsets are left out."""
         return await self._of_cells(group_ids, read_offsets_by_group)
 
     async def configs(self) -> dict[str, dict[str, str]]:

@@ -119,7 +119,7 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
     """Return the upstream's finalized features up to the levels in `FEATURE_CAPS`, and `share.version`.
 
-    KRaft brokers return a feature's level as both its minimum and its maximum.
+    KRaft brokers return a feature's level as both its minimum and its maximum. Therefore, both are limited.
     """
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [

@@ -46,7 +46,7 @@ ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
-    """The handlers of Metadata, FindCoordinator and DescribeCluster.
+    """Handles FindCoordinator, DescribeCluster, and the Metadata requests that a snapshot cannot answer.
 
     `open_ports` opens a gateway port for each broker that has none. `view_of` returns the broker addresses for a client
     (`Fleet`). If `view_of` is None, there is only one gateway, and all clients receive the addresses of `listeners`.
@@ -103,7 +103,7 @@ class ClusterApis:
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """Return a broker's response, and an error entry for each topic that was left out of the request."""
+        """Request metadata from a broker. Return its response, and the error entries of `_upstream_request`."""
         body, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
@@ -221,7 +221,7 @@ class ClusterApis:
         """Return the brokers with the gateway's addresses. Standby ports of other gateways are not included.
 
         Controllers (endpoint type 2) are omitted, because they have no ports at the gateway. A fenced broker that was
-        never active has no port either. If the client requests fenced brokers, it receives such a broker with port -1.
+        never active has no port either, but is returned with port -1 if the client requests fenced brokers.
         """
         response = await self._describe(request)
         view = await self._view_of(request.caller)
@@ -243,8 +243,9 @@ class ClusterApis:
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
         """Return the operations that the caller may perform on the cluster.
 
-        Returns `of_gateway`, the operations that the gateway itself may perform, if the client does not request
-        operations or has the gateway's rights. Returns no operations if the caller may not describe the cluster.
+        `of_gateway` are the operations in the upstream's response, which apply to the gateway itself. They are returned
+        unchanged if the caller has the gateway's rights, or requests no operations. If the caller may not describe the
+        cluster, no operations are returned.
         """
         if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway
@@ -272,7 +273,10 @@ def _set_address(broker: _Broker, view: ClientView) -> bool:
 
 
 def _coordinator(key: str, found: Coordinator, view: ClientView) -> FindCoordinatorResponse.Coordinator:
-    """Return a coordinator with its address, or its error. Without an address, it is COORDINATOR_NOT_AVAILABLE."""
+    """Return the response's entry for a coordinator: its address at a gateway, or an error.
+
+    If no gateway has an address for the coordinator, the error is COORDINATOR_NOT_AVAILABLE.
+    """
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE
     return FindCoordinatorResponse.Coordinator(

@@ -38,7 +38,7 @@ _RequestTopic = MetadataRequest.MetadataRequestTopic
 
 
 class Metadata:
-    """The handler of Metadata."""
+    """The handler of Metadata. It uses a snapshot of the metadata if possible, otherwise `ClusterApis.metadata`."""
 
     def __init__(self, cluster_apis: ClusterApis, snapshots: MetadataSnapshots, security: Authorization) -> None:
         self._cluster_apis, self._snapshots, self._security = cluster_apis, snapshots, security
@@ -57,7 +57,7 @@ class Metadata:
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """Return the snapshot for the response; None if the metadata must be requested from the upstream."""
+        """Return a snapshot that can be used for the response; None if the metadata must come from the upstream."""
         body, version = request.body, request.version
         if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None

@@ -87,7 +87,10 @@ class PassthroughRequests:
     async def _reject_group_creation(
         self, decision: PassthroughDecision, caller: Caller, header: RequestHeader
     ) -> PassthroughDecision:
-        """Reject a request that would create a group of another type with the name of a share group."""
+        """Reject a request that would create a group of another type with the name of a share group.
+
+        For all other requests, return `decision` unchanged.
+        """
         group_id = None if decision.frame is None else get_created_group(header, decision.frame)
         if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
             return decision

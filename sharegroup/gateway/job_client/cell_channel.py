@@ -124,7 +124,7 @@ class CellChannel:
 
     @property
     def cells(self) -> dict[str, CellChannel]:
-        """{name of the only cell: this channel}"""
+        """{name of a cell: its channel}, as in `CellChannels`. The only entry is this channel, under `NO_CELL`."""
         return {NO_CELL: self}
 
     # -- requests --------------------------------------------------------------------------------------------------

@@ -60,11 +60,12 @@ class JobChannel(Protocol):
         """Return the current time of the brokers' clocks in ms since the epoch."""
 
     def ask(self, request: Request, durable_s: float | None = None) -> Awaitable[Response]:
-        """Append a row, immediately if possible. Awaiting the result returns the job's response.
+        """Append a row, and return an awaitable for the job's response.
 
-        Awaiting raises
+        The row is sent by this call if the channel is connected. Otherwise it is sent after the channel has connected,
+        and only if the result is awaited. Awaiting raises
         - JobLoadingError if the job does not respond in time because it is still loading
-        - JobUnavailableError if the job does not respond in time for another reason
+        - JobUnavailableError if the row is not appended, or if the job does not respond in time for another reason
         - NotDurableError if the row is not durable after `durable_s` seconds. The row may still be appended later.
         """
 

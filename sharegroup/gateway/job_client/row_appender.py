@@ -117,8 +117,8 @@ class PartitionCounts:
     """The number of partitions of each topic, for choosing the partition of a key.
 
     The first known number is kept even if partitions are added to the topic. All rows with the same key thus stay in
-    one partition and keep their order. Otherwise, the job could read the end of a share session before an
-    acknowledgement of this session. The job may read two partitions in any order.
+    one partition and keep their order. Rows in two partitions may be read in any order. The job could then read the end
+    of a share session before an acknowledgement of this session.
     """
 
     def __init__(self) -> None:
@@ -256,7 +256,8 @@ class _Row:
 class _Batch:
     """Rows that are sent together. The batch is abandoned at `deadline`, which is the deadline of its last row.
 
-    `sent_ms` is the local time of the first attempt, because the first attempt may already have appended the batch.
+    `sent_ms` is the local time of the first attempt. The brokers' time is derived from it instead of from the time of
+    the last attempt, because the first attempt may already have appended the batch.
     """
 
     rows: list[_Row]
@@ -300,7 +301,10 @@ class _PartitionQueue:
             self.task = asyncio.ensure_future(self._send())
 
     def drop(self, problem: str) -> None:
-        """Fail the rows that have not been sent, and stop all attempts. `problem` is the error message."""
+        """Fail all rows that are not in a batch yet, and make no further attempt to send the current batch.
+
+        `problem` is the error message of the failed rows.
+        """
         self._is_dropped = True
         self._settle(self._rows, problem)
         self._rows.clear()

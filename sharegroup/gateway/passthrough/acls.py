@@ -50,10 +50,11 @@ def _delete(case: RequestUnderCheck) -> None:
 def _reject_all(
     case: RequestUnderCheck, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]
 ) -> None:
-    """Reject all entries of a request if one entry must be rejected.
+    """Reject the whole request if the caller may not alter ACLs, or if an entry names an internal topic of the job.
 
-    The allowed entries cannot be forwarded alone, because the results in the response have no names. The client matches
-    results to entries by position.
+    The other entries cannot be forwarded alone, because the client matches results to entries by position. `named` has
+    (resource type, resource name) of each entry. `answered` is the response field with the results, and `answer`
+    returns a result with an error code.
     """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)

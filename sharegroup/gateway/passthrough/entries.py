@@ -106,7 +106,10 @@ class TopicFields:
         return check
 
     def reject_topics(self, case: RequestUnderCheck, check: EntryCheck) -> None:
-        """Remove the topics that `check` rejects. If no topic is left, the request is not forwarded."""
+        """Remove the topics that `check` rejects from the request, and add their errors to the response.
+
+        If no topic is left, the request is not forwarded.
+        """
         reject_entries(case, self.request_topics, check, self.response_topics, self.topic_error)
 
     def topic_errors(self, topics: Sequence[Any], code: ErrorCode) -> list[Any]:

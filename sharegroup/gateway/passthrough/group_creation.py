@@ -52,9 +52,9 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the id of the group that the request creates if it is missing; None if the request creates no group.
+    """Return the id of the group that the request creates if this group does not exist.
 
-    Raises MalformedRequestError if the request cannot be decoded.
+    Returns None if the request never creates a group. Raises MalformedRequestError if the request cannot be decoded.
     """
     creation = _CREATIONS.get(header.api_key)
     request = RULES[header.api_key].request if creation is not None else None
@@ -71,9 +71,10 @@ def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
 def reject_group_creation(
     passage: PassthroughDecision, header: RequestHeader, rights: RequestRights
 ) -> PassthroughDecision:
-    """Reject a request that would create a group under the id of a share group.
+    """Return the rejection of a request that would create a group with the id of a share group.
 
-    `passage` is the result of authorizing the request. Raises MalformedRequestError if the request cannot be decoded.
+    The caller must have checked that such a share group exists. `passage` is the result of authorizing the request. The
+    errors that it adds to the response are kept. Raises MalformedRequestError if the request cannot be decoded.
     """
     assert passage.frame is not None
     rule = replace(RULES[header.api_key], check=_CREATIONS[header.api_key].reject)

@@ -60,7 +60,8 @@ class Rule:
         request: the class of the request; None if the rule does not decode it.
         response: the class of the response; None if the rule never creates one.
         names_topics: whether requests must be decoded even without ACLs, to hide internal topics of the job.
-        newest_version: the newest version that clients use; None means the newest version of the request class.
+        newest_version: the newest version for clients, if only brokers use later ones; None means the newest version
+            of the request class.
     """
 
     name: str
@@ -93,8 +94,9 @@ def make_rule(
 ) -> Rule:
     """Return the rule of an API. `judge` becomes the `check` of the rule, and `answer` its `error_place`.
 
-    `message` is the class of the request. If the rule does not decode requests, it is the class of the response. By
-    default, `names_topics` is True if `needs` contains a right on a topic.
+    `message` is the class of the request. If the rule does not decode requests, it is the class of the response.
+    `needs` are the rights that `judge` requires, as listed in docs/security.md. By default, `names_topics` is True if
+    one of them is a right on a topic.
     """
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)

@@ -124,10 +124,12 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
     """Apply the cursor of the request here if its topic is not forwarded to the broker.
 
-    The cursor is the position at which the response continues. Its topic is not forwarded if it was deleted, or hidden
-    from the client, since the client received the cursor. The broker would reject such a cursor. Therefore the cursor
-    is removed, and so are all topics up to its topic. `is_of_all` is True if the client requests all topics. If it
-    requests certain topics, and the cursor's topic is not among them, the broker rejects the cursor.
+    The cursor is the topic and partition at which the response continues. The broker rejects a cursor whose topic is
+    not in the request. This happens if the topic was deleted, or hidden from the client, after the client received the
+    cursor. Therefore remove such a cursor, and all topics up to its topic, from the request.
+
+    `is_of_all` is True if the client requests all topics. If it is False and the client itself left out the cursor's
+    topic, the cursor is forwarded unchanged, so that the broker rejects it.
     """
     body, cursor = case.body, case.body.cursor
     if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index

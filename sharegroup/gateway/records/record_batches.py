@@ -164,7 +164,7 @@ class _OpenAbortedTransactions:
 
 
 def _control_type(data: memoryview) -> int:
-    """Return the type of a control batch, which is in the key of its first record.
+    """Return the type of a control batch (0: abort, 1: commit), which is in the key of its first record.
 
     Control batches are never compressed. Raises CorruptRecordBatch if there is no complete record.
     """

@@ -70,7 +70,8 @@ class Slice(NamedTuple):
 def leading_together(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
     """Return the ranges at the start of `ranges` that may be delivered in one response.
 
-    A record in its last delivery attempt is delivered alone (`last_attempts`). `ranges` must not be empty.
+    The result ends before the first record in its last delivery attempt, because such a record is delivered alone (see
+    `last_attempts`). If `ranges` begins with such a record, the result is only this record. `ranges` must not be empty.
     """
     together = attempts_together(ranges, delivery_count_limit)
     if together == len(ranges):

@@ -55,10 +55,10 @@ class Connections(Protocol):
 
 
 class TailReader:
-    """Reads partitions continuously, each from a given offset until it is removed. Must be used on the event loop.
+    """Reads partitions into the cache continuously, each from a given offset until it is removed.
 
-    `on_read` is called with a partition and the offset up to which it has been read. `on_lost` is called with a
-    partition that is no longer read. Either the offset to read does not exist (any longer), or reads of the partition
+    Must be used on the event loop. `on_read` is called with a partition and the offset up to which it has been read.
+    `on_lost` is called with a partition that is no longer read, because the offset to read does not exist or its reads
     have failed for too long.
     """
 

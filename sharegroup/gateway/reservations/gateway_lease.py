@@ -27,7 +27,7 @@ LEASE_MARGIN_MS = 500
 
 
 class GatewayLease:
-    """The lease of this gateway at one job.
+    """The lease of this gateway at one job. The job holds offsets reserved for the gateway until the lease ends.
 
     `on_begin` is called when a new lease has begun. If an earlier lease had ended, `on_lapse` is called first.
     """
@@ -45,7 +45,10 @@ class GatewayLease:
         return now_ms + LEASE_MARGIN_MS < self.end_ms
 
     def record_assignment(self, now_ms: int) -> None:
-        """Record that records are being assigned, so that the next renewals are for a short lease."""
+        """Record that records are being assigned. For `BUSY_LEASE_MS` from now, renewals are for a short lease.
+
+        If the gateway is killed, its reserved records are then delivered to other members soon.
+        """
         self._busy_until_ms = now_ms + BUSY_LEASE_MS
 
     def is_due(self, now_ms: int) -> bool:

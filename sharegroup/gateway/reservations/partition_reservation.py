@@ -48,8 +48,8 @@ LOST_AFTER_MS = 5_000
 class PartitionReservation:
     """Stores the reserved offsets of one share-partition, and decides when to request more. Times are in ms.
 
-    A new epoch (see the module's docstring) takes the next number from `epochs`. All reservations of this gateway use
-    the same iterator, so that no number is used twice.
+    Each epoch of the reservation (see the module's docstring) has a number, the next one from `epochs`. The
+    reservations of this gateway in all share-partitions use the same iterator, so that no number is used twice.
     """
 
     def __init__(self, epochs: Iterator[int]) -> None:
@@ -87,7 +87,7 @@ class PartitionReservation:
 
     @property
     def is_ample(self) -> bool:
-        """Whether more than half of the last slice is unused, and no request is without a response."""
+        """Whether no offsets are needed: more than half of the last slice is unused, and no response is missing."""
         return 2 * self.unused_count > self._slice > 0 and not self._requests
 
     def may_request(self, now_ms: int) -> bool:
@@ -152,7 +152,7 @@ class PartitionReservation:
         self._requests = dict.fromkeys(self._requests)
 
     def _remove_requests_until(self, request_id: str) -> int | None:
-        """Remove a request and all earlier ones. Return the time at which it was sent, if its response was expected."""
+        """Remove a request and all earlier ones. Return when it was sent; None if its response was not expected."""
         while True:
             oldest = next(iter(self._requests))
             sent_ms = self._requests.pop(oldest)
@@ -173,7 +173,11 @@ class PartitionReservation:
         return [OffsetRange(first, last) for first, last, _ in self._reserved.items(None, end_offset - 1)]
 
     def is_behind(self, end_offset: int) -> bool:
-        """Return whether the next record, at `end_offset` (0: unknown), lies before all unused reserved offsets."""
+        """Return whether the next record of the log will be before all unused reserved offsets.
+
+        This gateway cannot assign such a record. `end_offset` is the offset of the next record; 0 if it is unknown. The
+        result is False if `end_offset` is unknown or there are no unused reserved offsets.
+        """
         first_offset = self._reserved.first_offset
         return first_offset is not None and 0 < end_offset < first_offset
 

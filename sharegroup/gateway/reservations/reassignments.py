@@ -75,8 +75,9 @@ class Reassignments:
     ) -> list[Reassignment]:
         """Append rows that pass records of `member` on to waiting members, and deliver the records afterwards.
 
-        `valid_until_ms` is the time until which the release is certain. Records for which no member waits and records
-        at the delivery count limit are left out. The caller must release them.
+        A row that is appended after `valid_until_ms` has no effect, because the job may then reject the release. Some
+        records are in none of the returned rows, for example those for which no member waits and those at the delivery
+        count limit. The caller must release them.
         """
         now_ms, key = self._job.now_ms(), member.key
         if self._is_closed or now_ms < self._wanted_until_ms.get(key, 0):

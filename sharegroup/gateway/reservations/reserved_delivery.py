@@ -116,11 +116,11 @@ class ReservedDelivery:
         self._reserve(partition)
 
     def _on_acquired(self, key: SharePartitionKey, acquired: Sequence[AcquiredRange]) -> None:
-        """Count records that a micro-batch acquired. The number of offsets to reserve depends on their rate.
+        """Count records that a micro-batch acquired, because the number of offsets to reserve depends on their rate.
 
-        Offsets in front of this gateway's reservation may have been reserved for a gateway that has stopped. A
-        micro-batch then acquires the new records at these offsets. In this case, this gateway returns its reservation,
-        so that its next one begins at the end of the log.
+        Also return this gateway's reservation to the job if new records still get offsets before it. These offsets may
+        have been reserved for a gateway that has stopped, and only micro-batches acquire the records there. The next
+        reservation of this gateway then begins at the end of the log.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -271,7 +271,11 @@ class ReservedDelivery:
             self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
     def _follow(self, partition: ReservedPartition) -> None:
-        """Read new records continuously. The first read begins at the log end offset in the job's response."""
+        """Start to read new records of the partition continuously, unless they are already read.
+
+        The first read begins at the log end offset in the job's response to the `reserve` row. If this offset or the
+        topic is unknown, return the reservation to the job.
+        """
         topic, reservation = self._cluster.topic_by_id(partition.topic_id), partition.reservation
         if topic is None or reservation.log_end_offset < 0:
             self._give_back(partition)
@@ -353,7 +357,10 @@ class ReservedDelivery:
                 return
 
     def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
-        """Append a row that assigns records, and deliver them when the row is durable. Return False if that fails."""
+        """Append a row that assigns records, and start a task that delivers them when the row is durable.
+
+        Returns False if the row cannot be sent. The offsets then stay unused.
+        """
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:

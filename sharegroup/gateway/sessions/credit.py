@@ -86,12 +86,16 @@ class Credit:
         self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
 
     def max_records_now(self, wanted: int, now_ms: int) -> int:
-        """Return how many records may be sent in response to a fetch that has just arrived, at most `wanted`."""
+        """Return how many records may be sent in response to a fetch that has just arrived, at most `wanted`.
+
+        The limit depends on the member's rate and its share of the locks. The new fetch shows that the member has
+        processed its last delivery, so this is recorded as well.
+        """
         self._consumption.record_delivery_end(now_ms)
         return self._max_delivery(wanted, now_ms)
 
     def can_send(self, records: int, now_ms: int) -> bool:
-        """Return whether `records` may be sent to the member in one response."""
+        """Return whether the member's rate and its share of the locks allow `records` in one response."""
         return self._max_delivery(records, now_ms) >= records
 
     @property
@@ -210,7 +214,10 @@ class Credit:
         return min(self._limit, max(self._wanted, self._max_buffered(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
-        """Increase the target if needed, at most once for each response that had all requested records."""
+        """Increase the target if the buffer has run empty, or would run empty before the next response.
+
+        The target grows at most once for each response that had all requested records.
+        """
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:
             return

@@ -52,7 +52,7 @@ class MemberLeases:
         self.on_end: Callable[[str], None] = lambda _: None
 
     def get(self, group_id: str, member_id: str) -> Lease:
-        """Return the lease of a member. If none is stored, return a new lease that is not valid."""
+        """Return the lease of a member. If none is stored, return an invalid lease, which is not stored."""
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def get_or_create(self, group_id: str, member_id: str) -> Lease:

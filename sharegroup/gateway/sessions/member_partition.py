@@ -268,9 +268,10 @@ class MemberPartition:
         return records is not None
 
     def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
-        """Return the records of a response to the job if their locks nearly expired while the response was built.
+        """Withdraw the records in `taken` if their locks nearly expired while the response to the client was built.
 
-        The result is True if the records were returned. `lock_deadline_ms` is when the first of the locks ends.
+        The records are then returned to the job, and the result is True: the caller must remove them from the response.
+        `lock_deadline_ms` is when the first of the locks ends.
         """
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
@@ -296,7 +297,7 @@ class MemberPartition:
             self._job.append_soon(UnacquireRequest(*self._row_header(), acquired=acquired))
 
     def unacquire_expiring(self, now_ms: int) -> None:
-        """Return buffered records whose locks have nearly expired to the job. The member could not use them."""
+        """Return to the job the buffered records whose locks have nearly expired. The member could not use them."""
         expired = self.read_ahead.remove_expiring(now_ms, self._min_lock_left_ms)
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
@@ -554,7 +555,7 @@ async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """Merge ascending ranges so that at most `most` are left. The result may cover additional offsets."""
+    """Merge ascending ranges so that at most `most` are left, for a row. The result may cover additional offsets."""
     size = -(-len(ranges) // most)
     parts = (ranges[first : first + size] for first in range(0, len(ranges), size))
     return [OffsetRange(part[0].first_offset, part[-1].last_offset) for part in parts]

@@ -155,7 +155,10 @@ class MemberSession:
             partition.read_ahead.end_wait()
 
     def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Return to the job the buffered records of those `partitions` that the member no longer fetches."""
+        """Return to the job the buffered records of `partitions`, which a fetch has removed from the session.
+
+        A partition that is still in the session is skipped.
+        """
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].unacquire_read_ahead()
@@ -181,17 +184,25 @@ class MemberSession:
     # -- records -----------------------------------------------------------------------------------------------------
 
     def clear_changes(self) -> None:
-        """Discard earlier changes, so that only changes after this call end the next `wait`."""
+        """Discard earlier changes, so that only changes after this call end the next `wait`.
+
+        A change is anything after which a waiting fetch must check its partitions: records or a response of the job
+        have arrived, a partition has a new leader or was moved to another session, its topic was deleted, the job has
+        restarted, or the gateway shuts down.
+        """
         self._news.clear()
         self._look_again_s = None
 
     @property
     def has_changed(self) -> bool:
-        """Whether a partition has changed since `clear_changes`."""
+        """Whether there has been a change (see `clear_changes`) since the last call of `clear_changes`."""
         return self._news.is_set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until a partition has changed or a failed read may be retried. Return False if `timeout_s` expires."""
+        """Wait until there is a change (see `clear_changes`) or a failed read may be retried.
+
+        Returns False if neither happens within `timeout_s` seconds.
+        """
         again_s = self._look_again_s
         is_again = again_s is not None and again_s < timeout_s
         try:
@@ -211,8 +222,8 @@ class MemberSession:
     ) -> list[TopicIdPartition]:
         """Return the partitions for which the job has sent no response since they were added to `rounds`.
 
-        `rounds` is {partition: number of the job's responses when the partition was added}. This method adds partitions
-        that `rounds` does not contain yet.
+        A fetch with MinBytes 0 waits for one response per partition. It passes the same `rounds`, at first empty, in
+        each call. This method adds missing partitions, each with the number of the job's responses until then.
         """
         answered = {key: self.get_partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
@@ -280,7 +291,10 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Return the records of a response to the job if their locks have nearly expired. The result is True if so."""
+        """Withdraw the records `found` if their locks have nearly expired, as `MemberPartition.withdraw_if_expiring`.
+
+        The result is True if they were withdrawn: the caller must remove them from the response.
+        """
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 

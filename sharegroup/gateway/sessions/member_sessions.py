@@ -143,7 +143,10 @@ class MemberSessions:
         return self._owners.get((session.key, key)) is session
 
     def get_member_partition(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
-        """Return the member's state in a share-partition. The session that last fetched it has this state."""
+        """Return the member's state in a share-partition, from the session that last fetched the partition.
+
+        If no session has fetched it, the state is created in `session`.
+        """
         owner = self._owners.get((session.key, key), session)
         return self.get_served(owner).get_partition(key)
 

@@ -39,14 +39,14 @@ class OpenAcknowledgements:
         self.notify_change(process)
 
     def notify_change(self, process: SessionKey) -> None:
-        """Wake a waiting leave, because the member has acknowledged or closed a share session."""
+        """Let `wait` check the member again, because it has acknowledged records or closed a share session."""
         self._changes.complete(process)
 
     async def wait(self, process: SessionKey) -> None:
-        """Wait until the outcomes of all acknowledgements of a member are known. Each outcome has a timeout.
+        """Wait until the outcomes of all acknowledgements of a member are known. Call it before the member leaves.
 
-        Acknowledgements may still arrive on another connection. A member that holds records therefore has `GRACE_S`
-        seconds to acknowledge them or to close its share session.
+        The member may still send acknowledgements on another connection. If it holds records, it therefore has
+        `GRACE_S` seconds to acknowledge them or to close its share session. Each outcome has a timeout.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):

@@ -7,10 +7,10 @@ IDLE_INTERVALS = 4
 
 
 class PollRhythm:
-    """Measures the pauses between a member's fetches in one session. Times are in ms.
+    """Measures a member's usual pause between two fetches in one session. Times are in ms.
 
     In a pause, the member processes records. Only pauses after a response with records count, because a member without
-    records fetches again immediately. One longer pause raises the usual pause immediately, while shorter pauses lower
+    records fetches again immediately. A longer pause becomes the usual pause immediately, while shorter pauses lower
     it slowly. A member that received more records than before is allowed a proportionally longer pause.
     """
 
@@ -37,10 +37,10 @@ class PollRhythm:
             self._left_ms, self._handed_out = now_ms, records
 
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
-        """Return whether the member has not fetched for `IDLE_INTERVALS` times its usual interval.
+        """Return whether the member has not fetched for `IDLE_INTERVALS` times its usual pause. False during a fetch.
 
         The required time without a fetch is at least `least_ms` and at most `most_ms`. It is `most_ms` until a usual
-        interval is known.
+        pause is known.
         """
         if self._left_ms is None:
             return False

@@ -21,9 +21,10 @@ ROUND_LOST_AFTER_MS = 10_000
 
 
 class ReadAhead:
-    """Decides when to request how many records from the job, and buffers the records that arrive. All times are in ms.
+    """The read-ahead of one member in one share-partition. All times are in ms.
 
-    See `Credit` and `FetchDemands` for the arguments.
+    It decides when to request how many records from the job, and buffers the records that arrive. `Credit` and
+    `FetchDemands` describe the arguments.
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class ReadAhead:
         """Return how many records to request from the job now; None if no request is needed.
 
         If the caller then sends a demand, it must call `record_demand`. `wanted` is MaxRecords of a fetch, or None if
-        the call follows a response of the job. `is_round` is True if the fetch has MinBytes 0.
+        the call follows a response of the job. `is_round` is True if the fetch has MinBytes 0. Its demand waits at the
+        job only briefly, and may replace a demand that waits for records.
         """
         if wanted is not None:
             self.credit.set_fetch_size(wanted, now_ms)

@@ -91,7 +91,7 @@ class UpstreamCluster:
         return None if topic is None else topic.leaders.get(partition)
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the topic id from the broker, or a computed id if the broker does not support topic ids."""
+        """Return `from_broker`, or an id computed from the name if the broker has returned no topic id."""
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
@@ -139,7 +139,7 @@ class UpstreamCluster:
         return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
-        """Request all metadata and store it. If a concurrent call does so meanwhile, send no request."""
+        """Request all metadata and store it. If a concurrent call stores metadata first, send no request."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -229,7 +229,7 @@ class UpstreamCluster:
         await asyncio.shield(check)
 
     async def _run_check(self) -> None:
-        """Check all waiting topics with one request."""
+        """Check with one request whether the topics in `_next_names` exist, and store their metadata."""
         await asyncio.sleep(0)  # to include topics of the same loop iteration
         names, self._next_names, self._next_check = self._next_names, set(), None
         asked, this_check = asyncio.get_running_loop().time(), asyncio.current_task()

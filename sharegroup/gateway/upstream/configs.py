@@ -50,7 +50,7 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """Return {(type, name): DescribeConfigsResult}.
+        """Describe the configs of resources, and return {(type, name): DescribeConfigsResult}.
 
         The client's `request` determines whether synonyms and documentation are included.
         """
@@ -80,7 +80,7 @@ class UpstreamConfigs:
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
-        """Set these configs of each resource and reset all other configs. The result is the same as for `alter`."""
+        """Set the given configs of each resource, and reset its other configs. The result is that of `alter`."""
         message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, AlterConfigsResponse)
 
@@ -94,7 +94,7 @@ class UpstreamConfigs:
         return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
-        """Return (error code, resources of these types). If `types` is empty, all types are included.
+        """Return (error code, all resources whose type is in `types`). If `types` is empty, all types are included.
 
         Brokers without KIP-1142 return only client metrics resources, or nothing.
         """

@@ -56,7 +56,7 @@ class KnownTopics:
         return None if name is None else self._by_name.get(name)
 
     def get_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return the topic id from the broker, or a computed id if the broker does not support topic ids."""
+        """Return `from_broker`, or an id computed from the name if the broker has returned no topic id."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return derive_topic_id(self._cluster_id, name)
@@ -73,7 +73,7 @@ class KnownTopics:
     def apply_metadata_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
         """Store the metadata of a response that contains only the topics `names`.
 
-        If a topic has an error in the response, its stored data is not changed. An unknown topic is removed.
+        A topic that the response reports as unknown is removed. A topic with any other error is not changed.
         """
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

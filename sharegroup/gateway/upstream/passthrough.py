@@ -29,11 +29,11 @@ MAX_UNSENT_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Forwards the requests of one client. Connects to the broker when the first request is forwarded.
+    """Forwards the requests of one client to a broker. Connects to it when the first request is forwarded.
 
-    All connections to the broker share `backoff`. The caller must call `on_sent` for each response that it has sent to
-    the client. For requests in TOPIC_CHANGES, `topics_changed` is called with the API key when the response has arrived
-    from the broker, but before the client receives it.
+    `backoff` is the pause after a failed connection attempt; all clients of the broker share it. The caller must call
+    `on_sent` for each response that it has sent to the client. For requests in TOPIC_CHANGES, `topics_changed` is
+    called with the API key when the response has arrived from the broker, but before the client receives it.
     """
 
     def __init__(

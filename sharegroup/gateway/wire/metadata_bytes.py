@@ -168,7 +168,7 @@ class JoinedMetadata(EncodedResponse):
 
 
 def _skip_head(data: memoryview, version: int) -> int:
-    """Return the position of the number of topics, after the fields that precede it."""
+    """Return the position at which the array of topics begins with its length."""
     position = _INT32.size if version >= _THROTTLE_TIME else 0
     brokers, position = _count(data, position, version)
     for _ in range(brokers):

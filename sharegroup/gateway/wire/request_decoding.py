@@ -89,7 +89,10 @@ def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memo
 
 
 def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
-    """Decode a request as `decode_request` does. Return (request, whether it had tagged fields)."""
+    """Decode a request as `decode_request` does. Return (request, whether tagged fields were dropped).
+
+    The second value is always False for the requests in `_OWN`.
+    """
     version = header.api_version
     low, high = message.valid_versions
     if not low <= version <= high:

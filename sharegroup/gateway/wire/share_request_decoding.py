@@ -193,10 +193,10 @@ class _Body:
         return batches
 
     def _run(self, most: int) -> list[AcknowledgementBatch]:
-        """Read up to `most` consecutive batches of the same form. Return [] if fewer than two have the same form.
+        """Read a run of up to `most` batches. Return [] if the next two batches do not have the same form.
 
-        Batches of the same form have the same size. The form and the number of tagged fields of the next batch are
-        therefore at known positions.
+        The form is the number of acknowledge types. A run ends before a batch with another form or with tagged fields.
+        Its batches have the same size, so the form and the number of tagged fields are at known positions in each.
         """
         data, begin = self._data, self._position
         if begin + _FORM_AT >= self._size:

@@ -100,7 +100,7 @@ class CellTables:
         return steps
 
     def read_rows(self, spec: TableSpec, group_id: str) -> list[Row]:
-        """Return a group's rows in a table of current state, without the writer's columns."""
+        """Return a group's rows in a table of current state, without the columns that the table's writer fills in."""
         rows = (row for row in self.groups.current_rows(spec.name) if row["group_id"] == group_id)
         return [{name: value for name, value in row.items() if name not in _WRITERS_OWN} for row in rows]
 

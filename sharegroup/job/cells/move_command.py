@@ -64,10 +64,10 @@ def _moved(config: Config, group_id: str, source_cell: str) -> str:
 
 
 class _WithoutGroup:
-    """Sends the rows of the last batch again, except requests for the group that moves.
+    """Sends the last batch's rows before a move, except the requests for the group that moves.
 
-    The job of this cell no longer reads these requests after the move. Most of them were sent and read before. If an
-    unread request would have released records, the locks of these records expire instead.
+    After the move, the job of the cell that the group leaves no longer reads requests for the group. The last batch has
+    usually sent them already. If a request that is not sent would have released records, their locks expire instead.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

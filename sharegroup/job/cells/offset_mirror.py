@@ -33,7 +33,7 @@ class OffsetCommitter(Protocol):
 
 
 class OffsetMirror:
-    """Commits those start offsets of share groups that differ from the offsets in the last commit.
+    """Commits the start offsets of share groups for consumer groups, if they differ from the last committed offsets.
 
     `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of the named
     share groups.

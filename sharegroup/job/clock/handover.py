@@ -17,7 +17,7 @@ from sharegroup.types import WaitsFor
 
 
 class HandoverChange(NamedTuple):
-    """The changes that a batch made. A key is an operator key: a shard or a group.
+    """The data that a batch passes to the source of its query. A key is an operator key: a shard or a group.
 
     Attributes:
         deadlines: by key, the time in ms at which the key needs a tick; None if it no longer needs a tick.
@@ -39,7 +39,7 @@ class HandoverChange(NamedTuple):
 
 
 class Handover:
-    """The sum of all changes: deadlines, keys with pending fetches, positions, leases, and the newest clock reading.
+    """The data that a source has received from its query: the sum of the `HandoverChange` of all batches.
 
     All requests before the positions were read by committed batches.
     """

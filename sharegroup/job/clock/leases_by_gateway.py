@@ -12,7 +12,7 @@ class LeasesByGateway:
     renewed it, so the lease is assumed to last for the maximum time.
 
     The lease of a gateway without reservations is kept too, because the gateway may already have requested another
-    reservation within this lease. The lease is removed when a lease of any gateway is known that began after its end.
+    reservation within this lease. After its end, it is removed as soon as any gateway has a lease that began later.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,8 @@ class LeasesByGateway:
     def apply(self, gateways: Mapping[str, Sequence[str]], ends_ms: Mapping[str, int], now_ms: int) -> None:
         """Apply the changes of a batch at `now_ms`. The end of a lease never moves back.
 
-        `gateways` has the gateways that hold reservations, by operator key. `ends_ms` has the ends of leases.
+        `gateways` has the gateways that hold reservations, by operator key. `ends_ms` has the ends of leases, by
+        gateway.
         """
         for key, found in gateways.items():
             self._set(key, tuple(found))

@@ -85,8 +85,8 @@ class RequestClock:
     """Watches a request topic for unread requests, and computes its safe time.
 
     `idle_poll_ms` is the interval at which the log start offsets, which retention moves, are fetched. `rules` decide
-    which requests may linger; None means that no request may linger. The code that uses this class reports to `outage`
-    whether the topic can be polled.
+    which requests may linger; None means that no request may linger. The caller must report failed and successful polls
+    of the topic to `outage`, which logs them.
     """
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
@@ -214,7 +214,7 @@ class RequestClock:
         return frozenset(empty)
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
-        """Return the partitions in which `_waiter` finds no row, each with the next offset to read there."""
+        """Return those of `partitions` in which `_waiter` finds no row, each with the next offset that it reads."""
         self._unread_behind(positions)
         if self._found.issuperset(partitions):
             return {}
@@ -227,7 +227,10 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return the requests that were polled after the positions; none if the positions have changed since then."""
+        """Return the requests that `_waiter` has polled after the positions.
+
+        If the positions have changed since the last call, these requests are discarded, and `_waiter` starts there.
+        """
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)

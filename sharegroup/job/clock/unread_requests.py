@@ -30,7 +30,7 @@ NO_DEMANDS: Mapping[str, WaitsFor] = {}
 
 
 class LingerRules(NamedTuple):
-    """The settings that decide how long requests linger.
+    """The settings that decide how long requests linger (wait for other requests before they are processed).
 
     `shards` is the number of operator keys for each topic of a group (`operator.shards`). `linger_ms` is how long a
     request lingers if nobody waits for its effect.

@@ -112,7 +112,7 @@ class Batch:
 
     @property
     def has_effects(self) -> bool:
-        """Return whether anything must become durable: a row, a response, or the position of a request."""
+        """Return whether the batch must be committed: it has read requests, or has changes (see `has_changes`)."""
         return bool(self.positions) or self.has_changes
 
     @property

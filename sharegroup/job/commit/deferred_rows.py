@@ -35,7 +35,10 @@ class DeferredBatch(NamedTuple):
 
 
 class DeferredRows:
-    """The deferred rows of one table. `enqueue` and `write` may be called on different threads."""
+    """The rows of one append-only table that are in an outbox, but not in the table yet.
+
+    `enqueue` and `write` may be called on different threads.
+    """
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer

@@ -59,7 +59,9 @@ class LeaderBatch(NamedTuple):
 def roll_back_tables(
     first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
 ) -> dict[str, LostBatches]:
-    """Roll back the tables that are ahead of the first one. Return, by table, the batches that a table may lack now.
+    """Roll back the tables that are ahead of the first one. Return, by table, the batches that a table may lack.
+
+    A table may lack batches because it was rolled back, or because it is behind the first one.
 
     `leader_epoch` is the epoch of the new leader. `epochs` has, by table, the epoch of the previous leader.
     """

@@ -106,6 +106,7 @@ class QueryRun:
         """Become the leader of the query's tables, and complete the last batch of the previous leader.
 
         The checkpoint is checked after this job has become the leader, because another job may write until then.
+        `last_leader_epoch` is that of `reject_stale_checkpoint`.
 
         Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
         tables. Also raises the errors of the producer, which sends the previous leader's rows again.

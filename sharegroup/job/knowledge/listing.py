@@ -31,7 +31,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class Listing:
-    """The share-partitions in the table, with indexes by log, topic, name and group.
+    """The rows of the table `share_partitions`, with indexes by log, topic id, topic name and group.
 
     A share-partition that is being deleted needs no log. All look-ups except `get` and `has_name` ignore its row.
     """

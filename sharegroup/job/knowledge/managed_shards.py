@@ -11,7 +11,7 @@ from sharegroup.types import SharePartitionKey
 
 
 class ManagedShards:
-    """Managed share-partitions with their state epochs, by shard and group.
+    """The *managed* share-partitions, whose states the source has sent to the operator. Stores their state epochs.
 
     `shards` is the number of shards for each topic of a group (`operator.shards`).
     """

@@ -69,7 +69,7 @@ class SourceOffset:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether the rows are too large to be written again with each following batch."""
+        """Whether the rows are too large to be written again with each batch. An offset without rows then follows."""
         return len(to_json(self.rows)) > _LARGE
 
     def to_json(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class SourceState:
             self.logs.remove(log)
 
     def _remove_unmanaged(self, key: SharePartitionKey) -> None:
-        """Discard what is stored for a share-partition whose row was removed or has become `deleting`."""
+        """Remove a share-partition from `waiting`, `logs` and `gone`: its row was removed or has become `deleting`."""
         self.waiting.pop(key, None)
         log = TopicIdPartition.for_key(key)
         if not self.listing.keys_of(log):

@@ -22,7 +22,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CheckpointMark(NamedTuple):
-    """The content of the file.
+    """The content of a checkpoint's mark file.
 
     Attributes:
         boot_id: identifies the boot of the machine during which the checkpoint was last used; empty if unknown.
@@ -52,7 +52,10 @@ class MarkFile:
             return CheckpointMark("", {})
 
     def is_of_earlier_boot(self) -> bool:
-        """Return whether the checkpoint was in use before the machine's last boot, or its mark is torn."""
+        """Return whether the checkpoint was last used in an earlier boot of the machine. False if it has no mark.
+
+        A torn mark counts as that of an earlier boot, unless the system provides no boot id.
+        """
         mark = self.read()
         return mark is not None and mark.boot_id != self._boot_id
 

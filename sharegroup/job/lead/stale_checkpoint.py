@@ -21,7 +21,7 @@ _ANY = 0
 
 
 class StaleCheckpointError(ShareGroupError):
-    """A query must not continue from its checkpoint: it lacks batches of the tables, or depends on lost commits."""
+    """A query must not continue from its checkpoint, which lacks batches of the tables or depends on lost commits."""
 
 
 class Checkpoint(NamedTuple):
@@ -33,8 +33,8 @@ class Checkpoint(NamedTuple):
     Attributes:
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
         committed: by table, the newest batch of the query that the table had when the checkpoint was last used.
-        pinned: the numbers into which the operator's state was divided when the checkpoint was created, by key of the
-            job's config (`shuffle.partitions`, `operator.shards`). It is empty before the first batch.
+        pinned: the values of `shuffle.partitions` and `operator.shards` when the checkpoint was created, by key. They
+            cannot change later, because they divide the operator's state. It is empty before the first batch.
     """
 
     path: str

@@ -45,7 +45,10 @@ class PartitionLeaders:
     def with_leader(
         self, wanted: Collection[TopicPartition], now_ms: int
     ) -> dict[tuple[str, int], list[TopicPartition]]:
-        """Return the wanted partitions that have a leader, by (topic, id of the leader)."""
+        """Return the wanted partitions that have a leader, by (topic, id of the leader).
+
+        Leaders that are not known are looked up first, except during the pause after a failure of the topic.
+        """
         self._find([partition for partition in wanted if partition not in self._leaders], now_ms)
         found: dict[tuple[str, int], list[TopicPartition]] = {}
         for partition in sorted(wanted):

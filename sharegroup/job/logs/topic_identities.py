@@ -65,7 +65,7 @@ class _Response:
 
 
 class TopicIdentities:
-    """Stores which topics names refer to, and decides which topics were deleted.
+    """Stores the topic that each name refers to, and decides which topics were deleted.
 
     `describe` returns the topic of each name, or None if there is no such topic. It leaves out names without a
     response. `grace_ms` is the config `topic.deletion.grace.ms`.
@@ -159,7 +159,7 @@ class TopicIdentities:
         self._learned.difference_update(names)
 
     def _look_up(self, names: Collection[str], now_ms: int) -> list[tuple[str, TopicDescription]]:
-        """Look up the topics that names refer to now, without outdated responses."""
+        """Describe and store the topics that names refer to now. Return them, without those of outdated responses."""
         return [
             (name, described)
             for name, described in self._describe(names).items()
@@ -167,7 +167,7 @@ class TopicIdentities:
         ]
 
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Store a response; return False, without storing it, if it is outdated."""
+        """Store a response. If it is outdated (reports a topic that another one has replaced), return False instead."""
         self._learned.add(name)
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False

@@ -14,8 +14,8 @@ from sharegroup.types import SharePartitionKey
 class BatchPlan:
     """The rows of a batch, by kind.
 
-    Operator keys with the same content share one row. Examples are a tick for all keys, and the offsets of a log that
-    many groups read.
+    Each row lists the operator keys that receive it. Keys that need the same content share one row. Examples are a tick
+    for all keys, and the offsets of a log that many groups read.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class BatchPlan:
 
     @property
     def loading(self) -> list[str]:
-        """The operator keys that load a share-partition."""
+        """The operator keys that load share-partitions in this batch."""
         return [shard_key for row in self._rows.get(rows.LOAD, ()) for shard_key in row.shard_keys]
 
     def add_deleted_topic(self, topic: str, shard_keys: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ class BatchPlan:
             self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
     def add_deletions(self, managed: ManagedShards, deletions: Iterable[SharePartitionRow]) -> None:
-        """Add the deletion of the states of share-partitions."""
+        """Add share-partitions whose durable states the shards must delete."""
         epochs = {row.key: row.state_epoch for row in deletions}
         for shard_key, keys in managed.by_shard(epochs).items():
             self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])

@@ -21,7 +21,10 @@ ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
 
 
 class OffsetsApartError(ShareGroupError):
-    """There is more than one batch between the two offsets. No offset contains the rows of all these batches."""
+    """The end offset of a batch does not directly follow its start offset, so the offsets between them are missing.
+
+    An offset contains the rows of one batch only.
+    """
 
 
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
@@ -64,7 +67,10 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """Return a load row with the state batches if the state has the current epoch; otherwise without state batches."""
+    """Return a load row with the state's start offset and state batches, if the state has the current epoch.
+
+    Otherwise the row has no state batches, and its start offset remains.
+    """
     state = states.get(key)
     header = state.header.dump() if state is not None else None
     if state is not None and is_current(state, load["state_epoch"]):

@@ -33,10 +33,10 @@ class LogChanges:
         return moved
 
     def _fetch(self, poll: SourcePoll) -> list[TopicIdPartition]:
-        """Fetch the offsets of the logs that are due.
+        """Fetch the offsets of the logs that are due, and return the logs whose offsets have changed.
 
-        A new share-partition starts at the current end or start of its log, even if others already read the topic.
-        Both offsets of its log are therefore requested until its leader responds.
+        A new share-partition may start at the current start or end of its log. Offsets that were fetched earlier for
+        other groups may be old, so both offsets of its log are requested until its leader responds.
         """
         known = poll.known
         is_idle = self._is_due("all", poll.now_ms)
@@ -52,10 +52,10 @@ class LogChanges:
         return known.logs.update(responses)
 
     def _due_logs(self, poll: SourcePoll) -> set[TopicIdPartition]:
-        """Return the logs to request between the idle polls.
+        """Return the logs whose offsets are requested in this poll, unless the offsets of all logs are due.
 
-        These are unknown logs, logs that requests concern, logs from which members wait for records, and logs of groups
-        whose config has changed. Such a group may now read up to the last stable offset, or may have stopped doing so.
+        These are logs whose offsets are not known, logs that unread requests concern, logs from which members wait for
+        records, and logs of groups whose config has changed, because `share.isolation.level` may have changed.
         """
         listing = poll.known.listing
         wanted = set(poll.known.logs.unknown)

@@ -188,7 +188,7 @@ def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> d
 
 
 def _add_configs(poll: SourcePoll) -> None:
-    """Send configs with each load of a shard, and to every shard of a group whose config changed."""
+    """Send its group's config to each shard that loads share-partitions, and to all shards if the config changed."""
     known = poll.known
     shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in poll.batch.loading}
     for group_id in poll.reconfigured:
@@ -203,7 +203,10 @@ def _add_configs(poll: SourcePoll) -> None:
 
 
 def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
-    """Send changed log offsets, except those of share-partitions that are loaded in the same batch."""
+    """Send changed log offsets to the shards of share-partitions that are already managed.
+
+    If a share-partition is loaded in this batch, its load row contains the log offsets.
+    """
     known = poll.known
     logs: dict[str, list[list[Any]]] = {}
     for log in sorted(moved):

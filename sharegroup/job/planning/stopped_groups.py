@@ -18,13 +18,19 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedGroups:
-    """Finds and remembers the stopped groups. They are not stored, because a new process finds them again."""
+    """Finds and remembers the stopped groups: those that are not served because a durable state is missing.
+
+    They are not stored, because a new process finds them again.
+    """
 
     def __init__(self) -> None:
         self._missing: dict[str, SharePartitionRow] = {}
 
     def get_stopped(self, known: SourceState) -> set[str]:
-        """Return the stopped groups. A group is served again when the row that stopped it has changed."""
+        """Return the ids of the stopped groups.
+
+        A group is no longer stopped when the row of its share-partition without a state has changed.
+        """
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:
                 del self._missing[group_id]
@@ -35,7 +41,10 @@ class StoppedGroups:
         return set(self._missing)
 
     def stop_groups_without_state(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
-        """Stop each group that has an initialized share-partition without a state in `rows`; return these groups."""
+        """Stop the group of each initialized share-partition in `rows` that has no state; return the group ids.
+
+        `states` has the durable states of the share-partitions. A state with an older state epoch does not count.
+        """
         found = set()
         for row in rows:
             if row.initializing or row.deleting or is_current(states.get(row.key), row.state_epoch):

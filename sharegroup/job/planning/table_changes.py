@@ -16,7 +16,7 @@ class TableChanges:
         """Apply the changes; return the version of `share_partitions` that was read.
 
         The configs are read after the share-partitions. If configs may be sent to a shard, the newest version of their
-        table is read. They are therefore not older than any `configure` request that earlier batches have read.
+        table is read. The shard may have received newer configs in a `configure` request than an older version has.
         """
         known = poll.known
         version = self._tables.newest_version(SHARE_PARTITIONS.name)

@@ -61,10 +61,10 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """Send one request to each coordinator of the groups, with `exchange`.
+        """Call `exchange` with each coordinator and its groups, and return {group id: result or error}.
 
-        Return {group id: result or error}, in requested order. If a group has a transient error, the request is
-        repeated for this group until the timeout.
+        `exchange` sends one request about these groups. The result is in the order of `group_ids`. If a group has a
+        transient error, `exchange` is called again for this group until the timeout.
         """
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s

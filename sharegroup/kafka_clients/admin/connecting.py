@@ -54,7 +54,10 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 
 
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
-    """Try once more to connect to the first server, and close the client. Return the error, None on success."""
+    """Return why `client` cannot connect to the first server, and close the client.
+
+    kafka-python does not report the reason, so this function connects once more. It returns None on success.
+    """
     manager = client._manager
 
     async def one_more() -> None:

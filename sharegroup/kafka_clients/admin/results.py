@@ -102,5 +102,5 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_of_group(self) -> bool:
-        """Return whether the value is set for the group."""
+        """Return whether the value is set for the group itself, and is not a default or a broker's config."""
         return self.source is ConfigSource.DYNAMIC_GROUP_CONFIG

@@ -85,10 +85,11 @@ class BrokerConnections:
         return await self.query_any(partial(self._named_metadata, names, check))
 
     async def query_any(self, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Call `ask` with the metadata connections of one broker after another, and return the first result.
+        """Call `ask` for one broker after another, and return the first result.
 
-        A broker that has not responded within half a second may hang, so the next one is queried as well. If all
-        brokers fail, the last UpstreamUnavailableError is raised.
+        The argument of `ask` is the broker's connection for metadata. A broker that has not responded within
+        half a second may hang, so the next one is queried as well. If all brokers fail, the last
+        UpstreamUnavailableError is raised.
         """
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
@@ -127,9 +128,10 @@ class BrokerConnections:
         return ReconnectingConnection(*address, self._settings)
 
     async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Call `ask` with the broker's metadata connection and return the result.
+        """Call `ask` with the broker's connection for metadata, and return the result.
 
-        On the broker's other connection, the response could wait behind a fetch.
+        This connection is separate from the one that `connection_to` returns, where the response could wait behind a
+        fetch. Raises UpstreamUnavailableError if `ask` takes longer than `metadata_timeout_s`.
         """
         connection = self._for_metadata.get(address)
         if connection is None:

@@ -201,7 +201,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.frame_received(memoryview(frame))
 
     def _cut(self, data: memoryview) -> None:
-        """Pass the complete frames to `frame_received`, and copy the start of an incomplete one."""
+        """Pass the complete frames in `data` to `frame_received`, and copy the rest.
+
+        The rest is copied because the receive buffer is used again.
+        """
         position = 0
         while len(data) - position >= _LENGTH.size and not self.is_held and not self._is_over:
             (size,) = _LENGTH.unpack_from(data, position)

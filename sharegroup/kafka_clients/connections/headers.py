@@ -40,7 +40,7 @@ class ResponseMessage(Protocol):
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> Self:
-        """Decode the message behind a response's header."""
+        """Decode a message from `data`, the bytes that follow a response's header."""
 
 
 #: A part of a message to send. Views are sent before their memory is reused.
@@ -117,7 +117,7 @@ def encode_request(request: ApiMessage, version: int, correlation_id: int, clien
 
 
 def _framed(message: ApiMessage) -> bytearray:
-    """Return the message with its length and header, without copying it."""
+    """Encode the message with its length and header into one buffer, so that it need not be copied to prepend them."""
     encoded: bytearray = message.encode(header=True, framed=True)
     message._header = None  # would prevent encoding in another version
     return encoded

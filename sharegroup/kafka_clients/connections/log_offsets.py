@@ -73,7 +73,7 @@ class LogOffsetsClient:
     async def fetch_topics(self, names: Collection[str]) -> list[_Topic]:
         """Return the metadata of these topics, each with its own error code.
 
-        Raises UpstreamUnavailableError if no broker returns metadata with current leader epochs.
+        Raises UpstreamUnavailableError if no broker responds with metadata, or if all metadata has outdated leaders.
         """
         metadata = await self._brokers.fetch_metadata(names, self._check_is_new)
         self._brokers.update_brokers(metadata)
@@ -92,9 +92,9 @@ class LogOffsetsClient:
         return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
 
     def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return {partition: leader epoch}, from the responses that contained the newest end offsets.
+        """Return {partition: leader epoch}, as of the last response with the partition's log end offset.
 
-        Partitions for which no broker sent a leader epoch are left out.
+        Responses with last stable offsets do not count. Partitions for which no broker sent an epoch are left out.
         """
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
@@ -180,7 +180,7 @@ class LogOffsetsClient:
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Request the end offsets of leader epochs from one leader. The result is empty if it does not respond.
 
-        Unlike `_ask`, this method does not treat a leader that does not respond as silent.
+        Unlike `_ask`, this method does not add such a leader to the silent brokers (see `SilentBrokers`).
         """
         if leader in self._silent:
             return {}

@@ -20,7 +20,7 @@ _RETRY_S, _ATTEMPT_S = 0.5, 2.0
 
 
 class SilentBrokers:
-    """The silent brokers of one cluster.
+    """The brokers of one cluster that do not respond. Each is queried until it responds, and is then removed.
 
     `connection_to` returns the connection to a broker id, and raises UpstreamUnavailableError for an unknown id.
     """
@@ -33,7 +33,7 @@ class SilentBrokers:
         return node_id in self._attempts
 
     def add(self, node_id: int, problem: str) -> None:
-        """Treat a broker as silent until it responds."""
+        """Add a broker that does not respond, and start to query it. `problem` is the reason to log."""
         if node_id not in self._attempts:
             logger.warning("broker %(broker)d does not respond: %(error)s", LogFields(broker=node_id, error=problem))
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))

@@ -18,7 +18,7 @@ def alter_offsets(
 ) -> tuple[responses.PartitionError, ...]:
     """Set start offsets by topic and partition. Return the result of each partition.
 
-    Errors: INVALID_GROUP_ID, NON_EMPTY_GROUP.
+    Error codes of RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """
     offsets = tuple(requests.StartOffset(*place, offset) for place, offset in start_offsets.items())
     topics = {offset.topic for offset in offsets}
@@ -38,7 +38,7 @@ def alter_configs(
 ) -> None:
     """Set configs of a group by Kafka's names; None removes a config. Either all are changed or none.
 
-    Errors: INVALID_CONFIG for an invalid name or value, INVALID_REQUEST for a blank group id.
+    Error codes of RequestError: INVALID_CONFIG for an invalid name or value, INVALID_REQUEST for a blank group id.
     """
     request_job(
         config,
@@ -56,7 +56,7 @@ def invoke_consumer_rebalance(
 
     Static members that have sent no heartbeat for `share.session.timeout.ms` are also removed (KIP-345).
 
-    Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
+    Error codes of RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
     """
     return request_job(
         config,
@@ -72,7 +72,7 @@ def remove_members(
 ) -> tuple[responses.MemberError, ...]:
     """Remove members from a group and release their records. Return the result for each member.
 
-    Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST if `members` is empty.
+    Error codes of RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST if `members` is empty.
     """
     named = tuple(members)
     return request_job(

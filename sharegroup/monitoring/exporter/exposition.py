@@ -32,7 +32,7 @@ class _Families(Collector):
         self._families = families
 
     def describe(self) -> Iterable[PrometheusFamily]:
-        """Return no descriptions, so that the registry does not collect metrics when this is registered."""
+        """Return no descriptions, so that the registry never calls `collect` when this collector is registered."""
         return ()
 
     def collect(self) -> Iterator[PrometheusFamily]:

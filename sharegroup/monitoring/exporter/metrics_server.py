@@ -43,7 +43,8 @@ class MetricsUnavailableError(ShareGroupError):
 class MetricsServer:
     """Serves metrics and health checks from `start` to `close`.
 
-    `families`, `unhealthy` and `unready` are called on threads of the server.
+    `families` returns the current metrics. `unhealthy` and `unready` return the problems that /healthz and /readyz
+    report. The server calls these functions on threads of its own.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Log at debug level, instead of socketserver's traceback on stderr."""
+        """Log a failed request at debug level. socketserver would print a traceback to stderr."""
         logger.debug("request to the metrics server failed", exc_info=True)
 
 

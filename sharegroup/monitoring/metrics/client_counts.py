@@ -13,7 +13,10 @@ _ALERTED = "ShareFetchRequest", "SHARE_SESSION_LIMIT_REACHED"
 
 
 class ClientCounts:
-    """Counts of one gateway. All methods must be called on one thread, except `families`."""
+    """Counts client connections and requests of one gateway.
+
+    All methods must be called on one thread, except `families`.
+    """
 
     def __init__(self) -> None:
         self._accepted = Counter(catalogue.CONNECTIONS_ACCEPTED)

@@ -12,7 +12,10 @@ _BATCH, _RESERVED = "batch", "reserved"
 
 
 class DeliveryCounts:
-    """Counts of one gateway. All methods must be called on one thread, except `families`."""
+    """Counts the records that members of one gateway received.
+
+    All methods must be called on one thread, except `families`.
+    """
 
     def __init__(self) -> None:
         self._records = Counter(catalogue.RECORDS_GIVEN)
@@ -25,7 +28,7 @@ class DeliveryCounts:
         self._records.add(records, _BATCH)
 
     def count_assigned(self, records: int, seconds: float) -> None:
-        """Count reserved records that were assigned to a member, `seconds` after the member was chosen."""
+        """Count reserved or released records that were delivered to a member, `seconds` after the member was chosen."""
         self._records.add(records, _RESERVED)
         self._seconds.observe(seconds)
 

@@ -12,7 +12,7 @@ _Row = Mapping[str, Any]
 
 
 class GroupCounts:
-    """Counts that are updated by changes of rows.
+    """Counts groups, members, share-partitions and rebalances, from changes of rows in the group coordinator's tables.
 
     Methods get the previous version (`before`) and the new version (`after`) of a row. `before` is None for an added
     row, and `after` is None for a deleted row.

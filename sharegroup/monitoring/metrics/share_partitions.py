@@ -30,7 +30,10 @@ _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalog
 
 
 class SharePartitionSizes:
-    """The sums by group. The first `most_partitions` share-partitions also have their own series."""
+    """Sums up the sizes of share-partitions (lag, records in flight and others) by group.
+
+    Up to `most_partitions` share-partitions also have their own series.
+    """
 
     def __init__(self, labels: GroupLabels, most_partitions: int) -> None:
         self._labels, self._most_partitions = labels, most_partitions

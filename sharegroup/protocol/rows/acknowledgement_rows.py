@@ -21,10 +21,11 @@ RowContent = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
 def split_acknowledgement(
     batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]
 ) -> Iterator[RowContent]:
-    """Split an acknowledgement into rows. Yield (batches, acquired ranges) for each row, in offset order.
+    """Split an acknowledgement into rows that fit into Kafka messages.
 
-    `grants` are the acquired ranges that the batches acknowledge, in ascending order. The job processes each row
-    separately. If it rejects a row, the other rows are not affected.
+    Yield (batches, acquired ranges) for each row, in offset order. `grants` are the acquired ranges that the batches
+    acknowledge, in ascending order. The job processes each row separately. If it rejects a row, the other rows are not
+    affected.
     """
     if _size(batches, len(grants)) <= MAX_ROW_BYTES:
         yield tuple(batches), tuple(grants)
@@ -49,7 +50,11 @@ def _size(batches: Sequence[AcknowledgementBatch], grants: int) -> int:
 
 
 def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[AcknowledgementBatch]:
-    """Split a batch into pieces that fit into one row each."""
+    """Split a batch into pieces that fit into one row each.
+
+    A piece has at most `_MAX_TYPES` acknowledge types and is in at most `MAX_RANGES_PER_ROW` acquired ranges.
+    `last_offsets` are the last offsets of the acquired ranges.
+    """
     first, last, types = batch
     has_one_type = len(types) == 1
     position = first

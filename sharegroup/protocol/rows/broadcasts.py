@@ -25,7 +25,11 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group, or its session expired. The job releases its records, or lets their locks expire."""
+    """A member left its group, or its session expired. Gateways discard what they store about the member.
+
+    The job releases the member's records. If a gateway may still accept acknowledgements of the member, the records
+    stay locked until their locks expire.
+    """
 
     type: ClassVar[str] = "member_left"
 

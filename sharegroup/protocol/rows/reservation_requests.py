@@ -31,9 +31,9 @@ MAX_LEASE_MS = 10_000
 class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The response comes from the micro-batch that reads the row. It contains all offsets that are reserved for the
-    gateway. No offsets are reserved while other records can be acquired, or while a waiting member cannot use
-    reservations. If offsets are reserved, the gateway holds them for `lease_ms` (its lease). The row also ends the
+    The job responds in the micro-batch that reads the row, with all offsets that are reserved for the gateway. It
+    reserves no new offsets while records can be acquired, while it has a waiting fetch without `reserves`, or if the
+    topic has no topic id. The gateway holds its reserved offsets for `lease_ms` (its lease). The row also ends the
     gateway's reservations of earlier reservation epochs. `member_id` is empty.
     """
 

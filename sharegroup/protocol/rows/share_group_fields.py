@@ -26,7 +26,7 @@ class TopicMetadata(NamedTuple):
 
 
 class StartOffset(NamedTuple):
-    """The new start offset of a share-partition: an entry of `offsets`."""
+    """The new start offset of a share-partition: an entry of `offsets` in an alter_offsets row."""
 
     topic: str
     partition: int
@@ -129,7 +129,10 @@ def configs(row: Mapping[str, Any], field: str) -> dict[str, str | None]:
 
 
 def topic_names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
-    """Parse [topic, ...]. `alternative` is appended to the error message."""
+    """Parse [topic, ...]. Raises InvalidFieldError for another format.
+
+    `alternative` is appended to the error message. It names what the field may be instead, such as " or null".
+    """
     names = row.get(field)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise InvalidFieldError(f"{field} must be a list of topic names{alternative}", row)

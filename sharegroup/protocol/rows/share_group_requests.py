@@ -37,7 +37,10 @@ REMOVE_MEMBERS = "remove_members"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Fields of all rows. `reply_to` is the key of the response. If it is empty, no response is sent."""
+    """Fields of all rows of `__share_group_requests`.
+
+    `reply_to` is the key of the response. If it is empty, no response is sent.
+    """
 
     type: ClassVar[str]
 

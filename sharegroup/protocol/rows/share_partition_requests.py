@@ -52,9 +52,10 @@ class FetchRequest(PartitionRequest):
 
     - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
       member.
-    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. In a new
-      session, the process of the member has no records. All records of the member are released, and this fetch acquires
-      them before other fetches. The field is ignored if the member has acquired records with a later fetch.
+    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The job
+      then releases all records of the member, because a process with a new session has none of them. This fetch
+      acquires them before other fetches. The field is ignored if the member has got records by a request that was
+      appended at or after this time.
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       member does not need new records during this time.
     - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
@@ -127,8 +128,8 @@ class ReleaseMemberRequest(PartitionRequest):
       records is not counted, because they never left the gateway.
     - `requester`: the `reply_to` of the gateway whose session with the member ended, or empty. If it is set and the
       member has acquired records through another gateway, the records are not released.
-    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has acquired
-      records with a fetch after this time, the row is ignored.
+    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has got records
+      by a request that was appended at or after this time, the row is ignored.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER

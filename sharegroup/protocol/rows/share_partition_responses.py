@@ -55,7 +55,7 @@ class FetchResponse(_Response):
 class AcknowledgeResponse(_Response):
     """Response to an acknowledge.
 
-    - `acquired`: the ranges whose locks were renewed, without finished records
+    - `acquired`: the ranges whose locks were renewed. Records below the start offset are skipped.
     - `lock_deadline_ms`: the time at which these locks expire, in milliseconds since the epoch (-1: no ranges)
     - `renewals_off`: whether the request was rejected because the group does not allow renewals
     """

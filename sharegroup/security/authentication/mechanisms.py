@@ -60,7 +60,10 @@ class LoginMechanisms:
         return self._tokens.has_unknown_key(token)
 
     def reload_keys(self) -> None:
-        """Reload the token keys now, unless they were requested in the last `KEYS_PAUSE_S` seconds. Blocks."""
+        """Reload the token keys now: from a file if it has changed, from a server after a pause. Blocks.
+
+        The server is not queried if the last query is less than `KEYS_PAUSE_S` seconds ago.
+        """
         if self._keys is not None:
             self._keys.reload_now()
 

@@ -39,7 +39,11 @@ class OAuthBearerExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Verify the token in the first message. If it is rejected, the second message raises LoginRejectedError."""
+        """Verify the token in the client's first message.
+
+        If the token is rejected, the first call returns an error message, which the client must confirm (RFC 7628). The
+        second call, with the confirmation, raises LoginRejectedError.
+        """
         if self._refusal is not None:
             raise self._refusal
         try:

@@ -47,7 +47,10 @@ class ScramExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Handle the client's first message, then its final one. Raises LoginRejectedError."""
+        """Handle the client's first message, and in the second call its final message.
+
+        Raises LoginRejectedError if a message is malformed or the password is wrong.
+        """
         try:
             if not self._is_challenged:
                 self._scram.set_client_first(message)

@@ -148,15 +148,18 @@ class _Deadline:
 
     @property
     def problem(self) -> str:
-        """Return the reason why the request fails if the deadline has passed, else an empty text.
+        """Return the reason for a failure of the request if the deadline has passed, else an empty text.
 
-        This is also the reason if a read fails by the socket's timeout, which never ends before the deadline.
+        A read that fails by the socket's own timeout has the same reason, because it never fails before the deadline.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""
 
     def connect(self, *where: Any) -> socket.socket:
-        """Return a connected socket, like `socket.create_connection`. `_Deadline` closes it. Raises OSError."""
+        """Connect like `socket.create_connection`, and return the socket. Raises OSError.
+
+        The connection is shut down at the deadline.
+        """
         connected = socket.create_connection(*where)
         with self._ending:
             self._connected.append(connected.dup())  # TLS takes over the socket
@@ -178,14 +181,14 @@ def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Opens HTTP connections that are closed when the request's deadline passes, for proxies and in tests."""
+    """Opens HTTP connections like `_Https`. Only tests need them, because configured URLs are HTTPS (`keys_path`)."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> HTTPResponse:
-        """Override of urllib."""
+        """Send a request on a new connection and return the response. Called by urllib."""
         return self.do_open(partial(_ending, HTTPConnection, self._deadline), req)
 
 
@@ -200,7 +203,7 @@ class _Https(urllib.request.HTTPSHandler):
         self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-        """Override of urllib."""
+        """Send a request on a new connection and return the response. Called by urllib."""
         return self.do_open(partial(_ending, HTTPSConnection, self._deadline), req)
 
 

@@ -47,8 +47,9 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
-    """Begin a checkpoint as Spark would, unless the folder has one, and return the query's id.
+    """Return the query's id in the checkpoint of a folder. If there is no checkpoint, create one with a new id.
 
+    Spark would create the same file. Here it exists before Spark's query starts, so that the caller knows the id.
     Remains of a discarded checkpoint are removed first, because Spark would continue from them.
     """
     begun = read_checkpoint(spark, checkpoint)

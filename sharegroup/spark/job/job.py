@@ -301,9 +301,11 @@ class ShareGroupJob:
     # -- end -------------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Stop the queries between batches. Batches that begin now raise StopRequested; idle queries are stopped.
+        """Stop the queries, after any running batch has ended. Return when they have ended.
 
-        In both cases Spark logs a long failure, so its log is switched off first. Real failures are in Python's log.
+        A query ends when its next batch begins, which raises StopRequested. A query that begins no batch is stopped
+        directly. In both cases Spark logs a long failure, so its log is switched off first. Real failures are in
+        Python's log.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers

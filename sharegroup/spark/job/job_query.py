@@ -33,7 +33,8 @@ class JobQuery:
     """Starts one query, runs its batches and requests upkeep of its tables.
 
     Args:
-        outputs: builds the query without its sink, from the path of the handover file and the start positions.
+        outputs: builds the query without its sink. Its arguments are the path of the handover file, by which batches
+            pass data to the query's source, and {partition: first unread offset} of the request topic.
         on_lead: called when the query is the leader, before its first batch.
         clock: estimates the brokers' time, which is the time of each batch.
         refresh_clock: measures the brokers' time again for `clock`; called from time to time.

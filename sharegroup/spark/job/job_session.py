@@ -21,7 +21,11 @@ _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def job_session(config: Config) -> SparkSession:
-    """Return the session. `spark-submit --conf` overrides these settings, but not a configured `shuffle.partitions`."""
+    """Return the job's Spark session.
+
+    `spark-submit --conf` overrides the Spark settings of this module. `shuffle.partitions` in the job's configuration
+    overrides both.
+    """
     SparkContext._ensure_initialized()  # the arguments of spark-submit are in the JVM
     given = SparkConf()
     spark = build_session(

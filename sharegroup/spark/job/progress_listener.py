@@ -59,7 +59,7 @@ def add_progress_listener(spark: SparkSession, on_progress: Callable[[Progress],
 
 
 class _Listener:
-    """The Java interface; the method names are Spark's."""
+    """Receives the events of Spark's queries. It implements the interface that `Java` names, with its method names."""
 
     def __init__(self, on_progress: Callable[[Progress], None]) -> None:
         self._on_progress = on_progress

@@ -35,9 +35,11 @@ def source_options(config: Config, handover: str) -> dict[str, Any]:
 def group_coordinator_outputs(
     spark: SparkSession, config: Config, handover: str, positions: dict[int, int]
 ) -> DataFrame:
-    """Return the query without its sink. Its only column is `output`.
+    """Return the query without its sink. Its only column `output` has the output of the operator.
 
-    Rows without a group id have the key "", and the operator rejects them.
+    `handover` is the path of the handover file, by which batches pass data to the query's source. Without a checkpoint,
+    the query reads the request topic from `positions`, {partition: offset}. Rows without a group id have the key "",
+    and the operator rejects them.
     """
     names = F.from_json("value", "group_id STRING")
     requests = request_rows(spark, config, config.job.group_requests_topic, positions).select(

@@ -44,7 +44,10 @@ SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
 
 class LogOffsetsReader(SimpleDataSourceStreamReader):
-    """The streaming source `kafka_log_offsets`. `options` comes from `share_partition_query.source_options`."""
+    """Reads the streaming source `kafka_log_offsets`: states to load, log end offsets, deleted topics and ticks.
+
+    `options` comes from `share_partition_query.source_options`.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # its own process; kafka-python warns about each repeated request
@@ -129,10 +132,10 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             requests = requests._replace(is_due=self._clock.wait(handover.positions, wait_ms, handover.waiting))
 
     def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
-        """Poll for unread requests. Return whether these must be processed now, and the new safe time.
+        """Poll the request topic. Return whether it has requests that must be processed now, and the new safe time.
 
-        Unread requests must be processed if one of them may not linger, or if a tick is due. Before a tick, all earlier
-        requests must be read.
+        Unread requests must be processed now if one of them may not linger any longer, or if a tick is due, because all
+        earlier requests must be read before a tick. If `before.is_due` is set, it stays set.
         """
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0

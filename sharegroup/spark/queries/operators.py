@@ -86,10 +86,10 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
 
 
 def _batch_time(state: GroupState) -> tuple[int, int]:
-    """Return the time of the batch, and the time of the broker that is behind the others, in ms since the epoch.
+    """Return the latest and the earliest of the brokers' times at this batch, in ms since the epoch.
 
-    Spark's own batch timestamp is the driver's wall clock. That clock is used only if no job sets the time, as in a
-    query that uses these operators alone.
+    The job sets both for each batch. If there is no job, as in a query that uses these operators alone, both are
+    Spark's batch timestamp, which is the driver's wall clock.
     """
     context = TaskContext.get()
     text = context.getLocalProperty(TIME_PROPERTY) if context is not None else None

@@ -29,11 +29,11 @@ READER = f"{__name__}:ShareGroupsReader"
 
 
 class ShareGroupsReader(SimpleDataSourceStreamReader):
-    """The streaming source `share_groups_ticks`.
+    """The streaming source `share_groups_ticks`. It returns rows that load all groups once, and ticks.
 
-    Its offset contains the `versions` of the loaded tables (empty at first), and `tick_keys`, the groups that get a
-    tick with the time `clock_ms`. An offset with many keys is followed by one without keys, because Spark writes the
-    newest offset again with each batch that has only requests.
+    Its offset contains the `versions` of the tables that the groups were loaded from (empty before the load), and
+    `tick_keys`, the groups that get a tick with the time `clock_ms`. Spark writes the newest offset again with each
+    batch that has only requests. An offset with many keys is therefore followed by a small one without keys.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -84,9 +84,10 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
-        """Wait for a deadline or a request. Return the groups that need a tick, and the time of the ticks.
+        """Wait for a deadline, a request or a time limit. Return the groups that need a tick, and the ticks' time.
 
-        If a request has ended the wait, the list may be empty. Spark's Kafka source reads that request.
+        The list is empty if no group needs a tick, for example after a request, which Spark's Kafka source reads. If
+        `is_loaded` is False, the method does not wait.
         """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)

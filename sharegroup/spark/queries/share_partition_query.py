@@ -34,7 +34,7 @@ _EARLIEST = -2  # Spark's number for the earliest offset
 
 
 def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
-    """Return a request topic as (row, value): `row` is the operator's input, and `value` contains the operator's key.
+    """Return a request topic as a stream of (row, value), as `request_texts` does.
 
     With a checkpoint the query continues where it stopped. Without one it starts at `positions`; a partition without a
     position is read from its start. Rows that retention has deleted are skipped. If such a row would have acknowledged
@@ -55,8 +55,9 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
 
 
 def request_texts(records: DataFrame) -> DataFrame:
-    """Return Kafka records as (row, value).
+    """Return Kafka records of a request topic as (row, value).
 
+    `row` is the operator's input. `value` is the request's JSON, from which the caller computes the operator's key.
     Invalid UTF-8 becomes U+FFFD, because otherwise the batch would fail in Arrow.
     """
     value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
@@ -90,7 +91,10 @@ def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> 
 
 
 def share_partition_rows(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
-    """Return the operator's input: (shard_key, row)."""
+    """Return the operator's input as a stream of (shard_key, row): the requests, and the rows of `kafka_log_offsets`.
+
+    `handover` is the path of the file that the driver writes for this source. `positions` are as in `request_rows`.
+    """
     requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
     log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, handover))).load()

@@ -55,7 +55,7 @@ def acknowledge_with_exceptions(
     """Return acknowledgement batches for all offsets of the ranges.
 
     An offset in `exceptions` gets the type that is given there. All other offsets get the type `otherwise`. Raises
-    InvalidResultError if an exception is outside the ranges.
+    InvalidResultError if `exceptions` contains an offset outside the ranges.
     """
     found: Acknowledgements = {}
     left = {share_partition: list(reversed(runs)) for share_partition, runs in exceptions.items()}
@@ -86,7 +86,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
     The runs of each share-partition are in ascending order.
 
     `result` has the columns COLUMNS. `acknowledge_type` is text (accept, release, reject in any case) or a number
-    (1, 2, 3). Raises InvalidResultError.
+    (1, 2, 3). Raises InvalidResultError if `result` has a null or an unknown type, or two types for one offset.
     """
     _check_complete(result)
     numbers = _numbers(result.column("acknowledge_type"))
@@ -106,9 +106,10 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 
 
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
-    """Yield runs that cover the range: the exceptions in it, and runs of type `otherwise` for all other offsets.
+    """Yield runs that cover the range: the parts of `runs` in it, and runs of type `otherwise` for all other offsets.
 
-    `runs` is in descending order. The exceptions that lie in the range are removed from the end of `runs`.
+    `runs` is in descending order. What was yielded is removed from its end. The rest of a run that continues after the
+    range stays in `runs`.
     """
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:
@@ -125,7 +126,10 @@ def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]
 
 
 def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[AcknowledgementBatch]:
-    """Split an accepting batch into batches of offsets with a record, and batches of gaps; leave others unchanged."""
+    """Split a batch of type ACCEPT into ACCEPT batches for the offsets in `present`, and GAP batches for the others.
+
+    A batch with any other type is yielded unchanged.
+    """
     first, last, types = batch
     offsets = present[np.searchsorted(present, first) : np.searchsorted(present, last, side="right")]
     if types != _ACCEPT or len(offsets) == last - first + 1:
@@ -163,7 +167,10 @@ def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _runs(share_partition: AssignedPartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
-    """Yield runs of consecutive offsets with one type. An offset may occur repeatedly, but only with one type."""
+    """Yield runs of consecutive offsets with one type, in ascending order.
+
+    An offset may occur repeatedly with the same type. Raises InvalidResultError if an offset has two types.
+    """
     order = np.lexsort((types, offsets))
     offsets, types = offsets[order], types[order]
     twice = offsets[1:] == offsets[:-1]

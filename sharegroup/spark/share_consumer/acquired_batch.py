@@ -41,5 +41,8 @@ def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
 
 
 def transaction_id(batch: AcquiredBatch) -> str:
-    """Return the txnAppId for Delta. It contains the process's id, so each run of a batch has a different txnAppId."""
+    """Return the txnAppId for Delta, which is different in each process that runs the batch.
+
+    A later run may have other records. With the same txnAppId, Delta would skip them.
+    """
     return f"{batch.query_id}/{batch.incarnation}"

@@ -26,7 +26,10 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 
 class BatchRunner:
-    """The function for foreachBatch. It calls `on_give_up` when the handler fails `max_failures` times in a row."""
+    """The function for foreachBatch: it calls the handler, and acknowledges the batch by the handler's result.
+
+    If the handler fails, the batch is released. After `max_failures` failures in a row, `on_give_up` is called.
+    """
 
     def __init__(
         self,

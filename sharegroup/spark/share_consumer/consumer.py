@@ -49,10 +49,10 @@ class ShareConsumer:
     timestampType, headers - and `delivery_count`, which is 1 at the first delivery.
 
     The handler's return value acknowledges the records. None accepts all records. A DataFrame (topic, partition,
-    offset, acknowledge_type) contains the exceptions as 'accept', 'release' or 'reject' (or 1, 2, 3); all other records
-    are accepted. If the handler raises or returns an invalid result, the whole batch is released, and the query
-    continues. The batch is delivered again with a higher delivery count. After `max_failures` such batches in a row the
-    query stops, and `await_termination` raises the last exception.
+    offset, acknowledge_type) gives individual records a type: 'accept', 'release' or 'reject' (or 1, 2, 3). Records
+    that it does not contain are accepted. If the handler raises or returns an invalid result, the whole batch is
+    released, and the query continues. The batch is delivered again with a higher delivery count. After `max_failures`
+    such batches in a row the query stops, and `await_termination` raises the last exception.
 
     Locks are renewed while the handler runs, for at most `max_processing_ms`. After that they expire and the records
     become available to other members, as with a Kafka consumer that exceeds max.poll.interval.ms. The handler's result

@@ -45,7 +45,9 @@ KEY = ["topic_id", "topic", "partition", "offset"]
 
 
 class DeltaSink:
-    """A handler that writes exactly once; start it with `consumer.start(DeltaSink(consumer, path))`.
+    """A handler that appends each record exactly once to the Delta table at `path`.
+
+    Start it with `consumer.start(DeltaSink(consumer, path))`.
 
     The table has the records' columns, `topic_id` and `batch_id`. Members of a group may share a table, because their
     locks keep their records separate. A batch that exceeds the consumer's `max_processing_ms` before it is written, or
@@ -91,7 +93,7 @@ class DeltaSink:
 
 
 def _topic_id(batch: AcquiredBatch) -> Column:
-    """Return the column with the id of each record's topic; a batch has one topic for each name."""
+    """Return a column with the id of each record's topic. In one batch, a topic name has only one topic id."""
     topic_ids = sorted({(held.topic, held.topic_id) for held in batch.ranges})
     if len(topic_ids) == 1:
         return F.lit(topic_ids[0][1])

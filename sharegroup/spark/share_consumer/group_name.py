@@ -17,10 +17,10 @@ _SHARE = "share"
 
 
 def check_group_type(kafka: ClientSettings, group_id: str) -> None:
-    """Raise GroupIdNotFoundError, as Kafka does, if the brokers have only a group of another type with this name.
+    """Raise GroupIdNotFoundError, as Kafka does, if a group of another type, and no share group, has this name.
 
-    `kafka` has kafka-python's settings. Behind a gateway, a share group and a group of another type may have the same
-    name.
+    Behind a gateway, a share group and a group of another type may have the same name; then nothing is raised. If the
+    brokers do not respond, only a warning is logged. `kafka` has kafka-python's settings.
     """
     settings: dict[str, Any] = dict(kafka)
     try:

@@ -26,7 +26,10 @@ def file_values(config: Config) -> dict[str, Any]:
 
 
 class ConfigPoll:
-    """Computes the effective configs from the configuration file and the table. `values` comes from `file_values`."""
+    """Computes the effective configs of groups from the configuration file and the table `share_group_configs`.
+
+    `values` is the result of `file_values`.
+    """
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:
         self._job = parse_config(values, "the job's configuration")

@@ -9,7 +9,10 @@ from sharegroup.storage.schemas import CHUNK
 
 
 class PinnedGroups:
-    """The tables of groups. `paths` maps each table's name to its path; `options` are the storage options."""
+    """Reads the tables of the group_coordinator query at versions that the caller chooses.
+
+    `paths` maps each table's name to its path. `options` are the storage options.
+    """
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._paths = paths

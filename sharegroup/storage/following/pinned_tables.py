@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 class PinnedTables:
-    """The tables at pinned versions.
+    """Reads the tables of the share_partition query's source at versions that the caller chooses.
 
     The rows of `share_partitions` at the version that was read last are cached. A read of another version only fetches
     the files that the cached version does not have.

@@ -26,9 +26,10 @@ _VERSIONS_BACK = 20
 
 
 class Cut(NamedTuple):
-    """Where a base ends: the version of `share_group_state` that it represents, and the newest record in it.
+    """The place in `share_group_state` up to which a base contains the states.
 
-    The newest record is identified by its `leader_epoch` and `batch_id`.
+    `version` is the version of `share_group_state` that the base represents. `leader_epoch` and `batch_id` identify the
+    newest record of this version.
     """
 
     version: int
@@ -51,7 +52,10 @@ def cut_of(base: DeltaTable) -> Cut | None:
 
 
 class StateBases:
-    """Finds versions of the base. A reader keeps one instance, which caches a handle. `options` are storage options."""
+    """Finds the versions of the base (the table `share_group_state_base`) that a reader of the state can use.
+
+    A reader keeps one instance, because it caches a handle of the table. `options` are storage options.
+    """
 
     def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
         self._path, self._options = path, dict(options or {}) or None

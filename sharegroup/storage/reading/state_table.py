@@ -92,10 +92,10 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 
 
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that the current states depend on: rows of the base, and later rows of the table in order.
+    """Return the rows that the current states depend on: of `base`, and of `rows` by leader epoch and batch id.
 
-    Rows up to the last tombstone (deletion) of a share-partition are ignored. Of the later rows, the rows with the
-    highest snapshot epoch are returned. Nested columns are accessed last, and only in the returned rows.
+    For each share-partition, rows up to its last tombstone (deletion) are ignored. Of the remaining rows, those with
+    its highest snapshot epoch are returned. To save time, only these rows' nested columns are accessed.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)

@@ -44,7 +44,10 @@ _PROPERTIES = CommitProperties(max_commit_retries=0)
 
 
 class StateBaseUpkeep:
-    """Writes and maintains `share_group_state_base` below `tables_path`. Only one process may use it."""
+    """Rewrites and maintains the base: the table `share_group_state_base` below `tables_path`.
+
+    Only one process may do this.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,9 @@ class StateBaseUpkeep:
         self._upkeep = DeltaUpkeep(path, options, self._sync)
 
     def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
-        """Rewrite the base if that is due; return the base's handle. `state` is a handle of `share_group_state`.
+        """Rewrite the base if there are enough new records in `state`, and return the base's handle.
+
+        `state` is a handle of `share_group_state`.
 
         Raises TableStoreError, and NotCommittedError if another process has written the base.
         """
@@ -95,7 +100,10 @@ class StateBaseUpkeep:
 
 
 def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
-    """Yield filters that divide the records that match `later` (None: all) into ordered portions that fit in memory."""
+    """Yield filters that divide the records that match `later` (None: all) into portions that fit in memory.
+
+    Each portion contains older records than the next one, by leader epoch and batch id.
+    """
     order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
     positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
     for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):

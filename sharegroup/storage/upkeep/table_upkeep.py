@@ -11,7 +11,10 @@ from sharegroup.storage.writing.versioned_table import Stamp, Upkeep, VersionedT
 
 
 class TableUpkeep:
-    """The upkeep of one table by one process. `upkeep_id` must not be a writer's id."""
+    """The upkeep of one table by one process.
+
+    `upkeep_id` must not be a writer's id, because a writer recognises its own commits by its id.
+    """
 
     def __init__(self, table: VersionedTable, upkeep_id: str) -> None:
         self._table, self._upkeep_id = table, upkeep_id
@@ -36,7 +39,7 @@ class TableUpkeep:
     def finish(self, upkeep: Upkeep) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Call `begin` first.
 
-        Each commit repeats the `Info` of the newest batch, so that the newest commit always has it. Raises
-        TableStoreError if the table is unavailable.
+        Each commit repeats the newest batch's `Info` (its outbox and positions), so that a start finds it in the newest
+        commits. Raises TableStoreError if the table is unavailable.
         """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

@@ -18,11 +18,11 @@ TIERS = (256 * 1024, 4 * 1_048_576, 64 * 1_048_576)
 
 
 def due_target(sizes: Sequence[int], tiers: Sequence[int] = TIERS) -> int | None:
-    """Return the target size (bytes) for delta-rs to merge files of these sizes now; None if nothing is due.
+    """Return the target size in bytes for delta-rs to merge files of these sizes now; None if no merge is due.
 
-    delta-rs merges files that are not larger than the target, the largest first. It does not rewrite a file if even the
-    smallest other file would make it exceed the target. A file that exceeds the tier's size by a quarter or more must
-    not be rewritten. The target is therefore less than the size of that file plus the size of the smallest file.
+    A file that exceeds the tier's size by a quarter or more must not be rewritten. delta-rs leaves a file unchanged if
+    this file and the smallest other file together exceed the target. The target is therefore less than the sum of these
+    two sizes, for each file that must not be rewritten.
     """
     first, *higher = tiers
     for tier in (*reversed(higher), first):

@@ -28,7 +28,10 @@ _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
 
 def commit_properties(stamp: Stamp) -> CommitProperties:
-    """Return the properties of a commit. Every commit repeats the newest info, so the newest commit always has it."""
+    """Return the properties of a commit with this stamp.
+
+    Every commit repeats the newest batch's info (its outbox and positions), so the newest commit always has it.
+    """
     transactions = [Transaction(stamp.app_id, stamp.version)] if stamp.app_id is not None else []
     metadata = {_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)}
     if stamp.is_upkeep:

@@ -61,9 +61,9 @@ class DeltaUpkeep:
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
         """Delete rows of old days, compact, vacuum, write a log checkpoint, and remove old log entries.
 
-        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because a
-        checkpoint leaves out files that were removed long ago, for example before a day without a job. Raises OSError
-        and delta-rs's errors.
+        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, while the log
+        still lists all removed files. A checkpoint omits files that were removed long ago, for example before the job
+        was stopped for a day. Raises OSError and delta-rs's errors.
         """
         hours = max(MIN_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
@@ -78,9 +78,10 @@ class DeltaUpkeep:
         trim_local_log(self._path, table.version(), upkeep.local_versions)
 
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
-        """Return how many hours to keep the files that only old versions need.
+        """Return how many hours to keep the files that only old versions need, at most `hours`.
 
-        A change of this table property is a commit, so the value changes rarely, by a factor of two or more.
+        On a local disk, the age of the last `local_versions` versions limits the result too. A change of this table
+        property is a commit, so the value changes rarely, by a factor of two or more.
         """
         kept = versions_age_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())

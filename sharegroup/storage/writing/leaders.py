@@ -21,7 +21,10 @@ def record_leader(
     positions: Mapping[int, int],
     options: dict[str, str] | None = None,
 ) -> None:
-    """Add the row of a query that has started; `positions` are the next unread offsets of its request topic."""
+    """Add a row to `share_group_job` for a query that has started.
+
+    `positions` are the next unread offsets of its request topic, by partition.
+    """
     row = {
         "query": query,
         "leader_epoch": leader_epoch,

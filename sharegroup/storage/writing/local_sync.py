@@ -23,7 +23,10 @@ _UNSYNCED_ENTRIES = 20
 
 
 class LocalSync:
-    """Syncs the commits to one table for one writer. Does nothing if `is_on` is False, or on an object store."""
+    """Syncs (fsync) commits to one table for one writer, so that they survive a power loss.
+
+    Does nothing if `is_on` is False, or on an object store.
+    """
 
     def __init__(self, table_path: str, is_on: bool = True) -> None:
         self._log = local_log(table_path) if is_on else None

@@ -29,7 +29,7 @@ _RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
-    """Return the info of the last committed batch; None before the first.
+    """Return the info (the outbox and positions) of the last committed batch; None before the first.
 
     The newest commits have this info, because every commit of a writer or of upkeep repeats it.
     """
@@ -65,7 +65,10 @@ class TableWriter:
         return leader_epoch_of(self._table)
 
     def refresh(self) -> None:
-        """Go to the newest version. A writer that leads must not call this, because it would miss others' commits."""
+        """Go to the newest version.
+
+        A leader must not call this: its next commit would no longer fail because of another writer's commit.
+        """
         self._table.refresh()
 
     def become_leader(self, leader_epoch: int) -> None:
@@ -111,11 +114,11 @@ class TableWriter:
         return self._table.rows()
 
     def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Restore the newest version that has no batch of `app_id` after `batch_id`, and no epoch >= `below_epoch`.
+        """Restore the newest earlier version that has no batch of `app_id` after `batch_id`.
 
-        The epochs are those of the leaders that committed to the table. `leader_epoch` is the epoch of the leader that
-        restores the version. Returns the newest batch of `app_id` in that version; -1 if it has none. Raises
-        TableStoreError if no such version is kept.
+        This removes batches that the job's first table has lost. Versions with a leader epoch of `below_epoch` or
+        higher are not restored either. `leader_epoch` is the epoch of the leader that calls this. Returns the newest
+        batch of `app_id` in the restored version; -1 if it has none. Raises TableStoreError if no such version is kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)

@@ -54,8 +54,9 @@ class _Entry:
 
 
 def recover_torn_tables(tables_path: str) -> list[str]:
-    """Recover all tables of a job, log the losses, and return the names of the tables with losses.
+    """Recover all tables of a job after a power loss, and return the names of the tables that lost commits.
 
+    The log entries from the first torn one on are moved aside. What is lost is logged.
     Tables on an object store are skipped. No job may run on these tables during the call. Raises OSError.
     """
     lost = [spec.name for spec in ALL_TABLES if _recover(table_path(tables_path, spec))]
@@ -67,9 +68,10 @@ def recover_torn_tables(tables_path: str) -> list[str]:
 
 
 def _recover(path: str, state_version: int | None = None) -> bool:
-    """Recover one table; return whether something was lost.
+    """Recover one table; return whether commits were lost.
 
-    For `share_group_state_base`, `state_version` is the newest version of `share_group_state`.
+    `state_version` is only given for `share_group_state_base`: the newest version of `share_group_state`. Entries that
+    were made from a later version, which is lost, are moved aside too.
     """
     log = local_log(path)
     if log is None or not log.is_dir():
@@ -114,7 +116,7 @@ def _is_of_batch(transaction: Mapping[str, Any]) -> bool:
 
 
 def _has_actions(info: Mapping[str, Any]) -> bool:
-    """Return whether an entry with this `commitInfo` must have other actions too."""
+    """Return whether a log entry with this `commitInfo` must have other actions. Without them, it is incomplete."""
     metrics = info.get("operationMetrics", {})
     return info.get("operation") in _WITH_ACTIONS or bool(metrics.get("num_added_files"))
 

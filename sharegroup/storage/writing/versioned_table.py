@@ -55,7 +55,7 @@ class Stamp:
 
     Attributes:
         writer: the id of the writer.
-        info: the info of the newest batch.
+        info: the info (the outbox and positions) of the newest batch.
         app_id: Delta's transaction id; None for a commit of upkeep.
         version: the version of the transaction, for example the batch id.
         is_upkeep: whether the commit is upkeep.
@@ -115,7 +115,7 @@ class VersionedTable(Protocol):
     def restore(self, version: int, stamp: Stamp) -> None:
         """Commit the rows of an older version as the next version after the handle's, and move the handle to it.
 
-        Transaction ids do not change. Raises NotCommittedError.
+        Transaction versions are not restored: those of later commits remain. Raises NotCommittedError.
         """
 
     def write(self, write: Write, stamp: Stamp) -> None:

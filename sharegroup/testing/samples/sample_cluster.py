@@ -22,11 +22,13 @@ from sharegroup.testing.samples.sample_history import PARTITIONS, TOPIC, LogEnd,
 
 
 class SampleCluster:
-    """A cluster that runs from `start` to `stop`, or inside a `with` block. `directory` must be empty.
+    """A broker with sample records, tables with a sample history, and a gateway, but no job.
+
+    They run from `start` to `stop`, or inside a `with` block. `directory` must be empty.
 
     Attributes:
         tables_path: the directory of the tables. It remains after `stop`.
-        log_ends: the log end offsets at each step of the sample hour.
+        log_ends: the log end offsets at each step of the sample history.
         bootstrap_servers: the gateway's address, once started.
     """
 

@@ -193,7 +193,7 @@ def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
 
 
 def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
-    """Divide the picture into at most `most` parts. Return (left, width, combined column) of each part.
+    """Divide the picture into at most `most` parts, which are links. Return (left, width, combined column) of each.
 
     `left` and `width` are numbers of columns.
     """

@@ -69,9 +69,9 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 
 
 def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-    """Remove the rows of share-partitions whose tombstones are durable.
+    """Remove the rows of share-partitions whose tombstones are durable, and the row of a dead group after the last.
 
-    Each share-partition is (topic id, partition, state_epoch). A notice changes nothing if it is repeated, or if the
+    Each share-partition is (topic id, partition, state_epoch). It is skipped if its row was removed before, or if the
     share-partition was initialized again after the deletion.
     """
     change = Change(group)

@@ -39,8 +39,10 @@ def invoke_consumer_rebalance(
 ) -> CoordinatorResult:
     """Remove the static members without a running process, and run the assignor immediately.
 
-    `append_ms` is the append time of the request. All heartbeats that were appended before that time have been
-    processed. Raises RequestError: INVALID_REQUEST for a group without members, or the errors of `check_existing`.
+    A process counts as not running if it left for a restart, or if it sent no heartbeat for the session timeout of
+    dynamic members before `append_ms`, the append time of the request. All heartbeats that were appended before that
+    time have been processed. Raises RequestError: INVALID_REQUEST for a group without members, or the errors of
+    `check_existing`.
     """
     check_existing(group)
     if not group.members:

@@ -27,10 +27,11 @@ TopicPartition = tuple[str, int]
 def balance(
     current: Mapping[str, Iterable[TopicPartition]], partitions: Sequence[TopicPartition], loads: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Assign `partitions` to the members, and return the new partitions of each member.
+    """Assign `partitions` to the members, and return all partitions that each member has afterwards.
 
-    `current` has an entry for every member, with its present partitions. Members with more partitions get the larger
-    quotas. Of two members with equally many partitions, the one with the smaller number in `loads` comes first.
+    `current` has the present partitions of every member. A quota is how many partitions a member should have. Members
+    with more partitions get the larger quotas. Of two members with equally many, the one with the smaller number in
+    `loads` gets the larger quota.
     """
     if not current:
         return {}
@@ -43,7 +44,7 @@ def balance(
 
 
 class _Balancing:
-    """The steps of the algorithm. `held` has each member's partitions, in the order in which they were assigned."""
+    """The steps of `balance`. `held` has each member's partitions, in the order in which they were assigned."""
 
     def __init__(
         self,
@@ -117,14 +118,14 @@ class _Balancing:
 
 
 def sharing(members: int, partitions: int) -> int:
-    """Return how many members each partition should have."""
+    """Return how many members each partition should have, so that no member is idle. 0 if there are no partitions."""
     return -(-members // partitions) if partitions else 0
 
 
 def quotas(members: int, partitions: int) -> list[int]:
-    """Return how many partitions each member should have. The numbers differ by at most 1.
+    """Return `members` quotas, in no particular order: how many partitions each member should have.
 
-    Their sum is `sharing(members, partitions)` * `partitions`.
+    They differ by at most 1. Their sum is `sharing(members, partitions)` * `partitions`.
     """
     places = sharing(members, partitions) * partitions
     ends = [-(-places * number // members) for number in range(members + 1)]

@@ -38,9 +38,10 @@ def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
 
 
 def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
-    """Return the table name, and a row with the time of the group's last config change.
+    """Return the name of the table of configs, and a row with the time of the group's last config change.
 
-    The row stays in the table when all configs of the group are removed.
+    The time lets share-partitions ignore older changes that arrive late. The row therefore stays in the table when all
+    configs of the group are removed.
     """
     row = {"group_id": group_id, "config_name": "", "config_value": str(altered_ms), "config_source": LAST_ALTERED}
     return "share_group_configs", row

@@ -170,7 +170,8 @@ class ShareGroupOperator:
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
         """Apply a heartbeat, and respond immediately or when the member's assignment is complete.
 
-        A heartbeat of a member whose records were released in this batch is deferred to the next batch.
+        If the member's records were released in this batch, the heartbeat is deferred to the next batch. Otherwise a
+        repetition of the batch could release records that the member acquires after it has joined again.
         """
         if request.member_id in self._released:
             self._deferred.append(row)
@@ -226,14 +227,17 @@ class ShareGroupOperator:
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
-    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
+    """Yield requests to release the member's records, one per share-partition. A repeated batch yields the same ids."""
     id_ = f"release-{release.member_id}-{release.member_epoch}"
     for share_partition in _share_partitions(release):
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
+    """Yield requests to reject the member's earlier processes, one per share-partition.
+
+    If the batch is repeated, the requests have the same ids.
+    """
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
@@ -242,7 +246,7 @@ def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
 
 
 def _configures(configure: ConfigureGroup, altered_ms: int) -> Iterator[ConfigureRequest]:
-    """Yield the request for each share-partition. If the batch is repeated, the requests have the same ids."""
+    """Yield requests to set the group's config, one per share-partition. A repeated batch yields the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
         yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)

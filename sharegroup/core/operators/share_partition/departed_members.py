@@ -11,9 +11,10 @@ _NEVER = (-1, 0)
 
 
 class DepartedMembers:
-    """The highest epoch with which each member left, and when it left, by share-partition and member.
+    """Stores which members left their group, to reject late requests of their old sessions.
 
-    At most `MAX_DEPARTED` entries are stored. Each is kept for `DEPARTED_MS`.
+    An entry belongs to a share-partition and a member. It has the highest epoch with which the member left, and the
+    time at which it left with this epoch. At most `MAX_DEPARTED` entries are stored. Each is kept for `DEPARTED_MS`.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[int]]) -> None:

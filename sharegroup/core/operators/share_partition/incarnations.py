@@ -12,8 +12,8 @@ class _Entry(NamedTuple):
     """The process that joined last as a member, and the time of its join.
 
     A `fence_member` row reports a join. The row is appended to every partition of the request topic, and may be read
-    from some partitions later than from others. `read` has, by partition, the process and the time of its join from the
-    last row that was read there.
+    from some partitions later than from others. For each partition of that topic, `read` has the process and the join
+    time of the latest join whose row was read from it.
     """
 
     incarnation_id: str

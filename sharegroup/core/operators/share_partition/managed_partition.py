@@ -71,8 +71,8 @@ class ManagedPartition:
     def load(cls, load: dict[str, Any], now_ms: int) -> ManagedPartition:
         """Return the share-partition that a `load` row describes.
 
-        If the durable state in the row is current, the share-partition has this state. Otherwise it begins at the start
-        offset in the row, without records in flight.
+        If the durable state in the row has the state epoch of the row or a later one, the share-partition has this
+        state. Otherwise it begins at the start offset in the row, without records in flight.
         """
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
         if header is not None and header.state_epoch >= load["state_epoch"]:
@@ -125,8 +125,8 @@ class ManagedPartition:
     def find_election_cut(self, log: PartitionLog) -> OffsetRange | None:
         """Return the delivered offsets that an unclean leader election removed from the log, or None if there are none.
 
-        The new leader assigns these offsets to other records. As in Kafka, finished offsets stay finished. The reason
-        is that an acknowledgement contains only the offset, which does not distinguish the old record from the new one.
+        The new leader assigns these offsets to other records. As in Kafka, the new record at a finished offset is not
+        delivered, because an acknowledgement contains only the offset: it may have been for the old or the new record.
         """
         cut, known = log.log_end_offset, self.log
         if known is not None:
@@ -162,7 +162,7 @@ class ManagedPartition:
         """Apply an acknowledgement and return the renewed ranges.
 
         Records below the start offset are skipped, because they are already finished. A request that contains such
-        records is rejected if it was appended after its lock deadline, because another member may have finished them.
+        records is rejected if it was appended after `lock_deadline_ms`, because another member may have finished them.
 
         Raises RequestError in this case, and in the cases that `SharePartition.acknowledge` lists.
         """
@@ -310,7 +310,7 @@ class ManagedPartition:
         return self.window.state_batches_in(ranges)
 
     def window_sizes(self, key: SharePartitionKey) -> WindowSizes:
-        """Return the sizes of the window for metrics, which end at the last record."""
+        """Return the sizes of the window for metrics. `end_offset` excludes reserved offsets without records."""
         window = self.window
         reserved_count = 0
         if window.reservers():

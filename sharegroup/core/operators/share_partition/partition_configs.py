@@ -24,7 +24,8 @@ class PartitionConfig(NamedTuple):
     Attributes:
         machine: The configs of the state machine (`SharePartition`).
         read_committed: Whether records at or above the last stable offset must not be acquired.
-        starts_at_end: Whether a new log is read from its end, because share.auto.offset.reset is latest.
+        starts_at_end: Whether a topic that was deleted and created again is read from the end of its log, because
+            share.auto.offset.reset is latest.
     """
 
     machine: SharePartitionConfig
@@ -100,8 +101,8 @@ class PartitionConfigs:
     def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
         """Set the configs of all share-partitions to `config`, which the source has read from the tables.
 
-        `config` contains all changes up to `altered_ms`. Therefore a shard that has lost its state can also ignore
-        older changes that arrive later.
+        `config` contains all changes up to `altered_ms`. Older changes that arrive later are therefore ignored, even
+        if the shard has lost its state.
         """
         self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()

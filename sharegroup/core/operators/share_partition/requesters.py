@@ -110,7 +110,8 @@ class Requesters:
 
         These are the gateways of all members that hold records (`holds`), and the gateways `reservers`, which hold
         reserved offsets. Requesters in `waiting` are left out. The result is empty if the last notice was sent less
-        than `NOTIFY_INTERVAL_MS` ago.
+        than `NOTIFY_INTERVAL_MS` ago. The caller must notify all gateways that are returned, because the call stores
+        `now_ms` as the time of the notice.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:

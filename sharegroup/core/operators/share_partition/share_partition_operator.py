@@ -159,7 +159,10 @@ class SharePartitionOperator:
             state.reapply_log(partition)
 
     def _fence(self, fences: list[tuple[str, str, int]]) -> None:
-        """Add the current processes of members from the tables, because the state of the shard may lack them."""
+        """Add the current process of each member, given as (member id, incarnation id, time of its join).
+
+        The source reads them from the tables, because the state of the shard may lack them.
+        """
         for member_id, incarnation_id, joined_ms in fences:
             self._state.incarnations.add(None, member_id, incarnation_id, joined_ms)
 

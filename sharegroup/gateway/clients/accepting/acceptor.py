@@ -114,7 +114,11 @@ class Acceptor:
     # -- without descriptors ---------------------------------------------------------------------------------------
 
     def _reject_some(self, listening: socket.socket, error: OSError) -> None:
-        """Reject some of the waiting clients, then pause so that existing connections are served."""
+        """Reject up to `MAX_ACCEPTS` waiting clients, then pause so that existing connections are served.
+
+        Called after `error`: a lack of descriptors, buffers or memory. Only after a lack of descriptors, clients can be
+        rejected.
+        """
         rejected = 0
         if error.errno in _NO_DESCRIPTOR:
             while rejected < MAX_ACCEPTS and self._reject(listening):
@@ -129,7 +133,10 @@ class Acceptor:
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
     def _reject(self, listening: socket.socket) -> bool:
-        """Accept and close one waiting client with the spare descriptor. Return False if this is not possible."""
+        """Accept one waiting client and close its connection. Return False if this is not possible.
+
+        The process has no descriptors left, so the spare descriptor is closed before and opened again afterwards.
+        """
         self._open_spare()
         if self._spare is None:
             return False

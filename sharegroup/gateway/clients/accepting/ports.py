@@ -28,7 +28,10 @@ _LAST_PORT = 65_535
 
 
 class Ports:
-    """Opens the ports. Adds the ports of brokers and the standby port to `listeners`."""
+    """Opens the gateway's ports: one for each broker, the bootstrap port and the standby port.
+
+    All of them except the bootstrap port are added to `listeners`.
+    """
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners

@@ -13,7 +13,10 @@ class TokenBucket:
         self._tokens, self._seen_ms = self._burst, now_ms
 
     def spend(self, tokens: float, now_ms: float) -> int:
-        """Spend tokens. Return the time in ms (rounded up) until the debt is paid; 0 if there is no debt."""
+        """Spend `tokens`, even if the bucket has fewer and gets a debt.
+
+        Return the time in ms (rounded up) until the debt is paid; 0 if there is no debt.
+        """
         self._refill(now_ms)
         self._tokens -= tokens
         return 0 if self._tokens >= 0 else -int(self._tokens * 1000 // self._rate)
@@ -27,7 +30,7 @@ class TokenBucket:
         return True
 
     def is_full(self, now_ms: float) -> bool:
-        """Return whether the bucket is full. A full bucket does not differ from a new bucket."""
+        """Return whether the bucket is full. A full bucket may be deleted, because a new bucket is full too."""
         self._refill(now_ms)
         return self._tokens >= self._burst
 

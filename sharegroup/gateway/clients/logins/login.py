@@ -103,7 +103,7 @@ class Login:
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
-        """Release the client's identity at the brokers after the client has disconnected."""
+        """Forget the client's own login and rights at the brokers. Called when the client has disconnected."""
         if self._identity is not None:
             self._identity.close()
 

@@ -67,7 +67,11 @@ class IncrementalAlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-        """Alter each resource separately. Either all changes of a resource are applied or none."""
+        """Alter each resource separately. Either all changes of a resource are applied or none.
+
+        Exception: if a group's configs are stored by the job and by the upstream, the upstream first validates its
+        changes. If it fails after that, only the job's changes are applied.
+        """
         body = request.body
         forwarded, outcomes = self.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
@@ -125,7 +129,10 @@ class IncrementalAlterConfigs:
         configs: list[_Change],
         validate_only: bool,
     ) -> None:
-        """Alter configs of a group that the upstream stores. Raises RequestError if the upstream returns an error."""
+        """Alter those configs of a group that the upstream stores, not the job.
+
+        Raises RequestError if the upstream returns an error.
+        """
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
         results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
         ((code, message),) = results.values()

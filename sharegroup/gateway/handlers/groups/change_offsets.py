@@ -33,7 +33,10 @@ _REJECTED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "Topic authorization fail
 
 
 class _OffsetChange:
-    """Base class of the two handlers. `security` raises RequestError if the caller lacks a right."""
+    """Base class of the handlers of AlterShareGroupOffsets and DeleteShareGroupOffsets.
+
+    `security` raises RequestError if the caller lacks a right.
+    """
 
     _response: type[AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse]
 

@@ -144,7 +144,10 @@ def _topic(
 def _partition(
     index: int, row: SharePartitionOffset | None, log_end_offset: int | None, error: tuple[int, str | None] = (0, None)
 ) -> DataContainer:
-    """Return the response's entry for a partition. If `row` is None, the group has no offset, and -1 is returned."""
+    """Return the response's entry for a partition.
+
+    If `row` is None, the group has no offset. The entry's start offset, leader epoch and lag are then -1.
+    """
     code, message = error
     return _Partition(
         partition_index=index,

@@ -186,11 +186,11 @@ class ShareGroupHeartbeat:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """Return the lease that the response will extend.
+        """Return the member's lease, which the job's response will extend.
 
         A lease is the time until which a member is certainly in its group. A leave ends the lease before the row of the
         leave is sent, because the job may process this row at any time. A static member has no lease, because its next
-        process may join through any gateway at any time.
+        process may join through any gateway at any time. For a leave or a static member, returns a new, unused lease.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)

@@ -46,7 +46,10 @@ class ShareAcknowledgements:
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
-        """Send the rows, and return the outcome for each partition. Outcomes complete even if nothing awaits them."""
+        """Send the acknowledgements of each partition to the job. Return {partition: future with the outcome}.
+
+        If a partition cannot be acknowledged, its outcome is an error. Outcomes complete even if nothing awaits them.
+        """
         self._sessions.get_served(session)
         now_ms, margin_ms = self._job.now_ms(), self._margin_ms
         outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
@@ -72,10 +75,10 @@ class ShareAcknowledgements:
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
-        """Return the member's lease, or an invalid lease if another node leads the partition.
+        """Return the member's lease, or an invalid lease if the caller's node is not the leader of the partition.
 
-        In that case, another gateway may serve the member for this partition, so only the job can decide whether the
-        acknowledgements are accepted.
+        In the second case, another gateway may serve the member for this partition, so only the job can decide whether
+        the acknowledgements are accepted.
         """
         return self._leases.get(*session.key) if leader.node_id == caller.node_id else Lease()
 

@@ -223,9 +223,9 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add buffered records within the limits of the request. Skip partitions with records in the response.
+        """Add buffered records within the limits of the request. Skip partitions that already have records in it.
 
-        `may_wait` is passed to `MemberSession.take_records`.
+        `may_wait` is True if the fetch may wait until a partly acquired record batch has been acquired completely.
         """
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT

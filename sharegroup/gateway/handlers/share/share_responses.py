@@ -53,7 +53,10 @@ class _Leaders:
 
 
 class _ShareResponse(Generic[Message]):
-    """Base class of both builders. It adds the outcomes of acknowledgements and the leaders, and builds the message."""
+    """Base class of `FetchResponseBuilder` and `AcknowledgeResponseBuilder`.
+
+    It adds the outcomes of acknowledgements and the current leaders, and builds the message.
+    """
 
     message_class: type[Message]
     topic_class: type[DataContainer]
@@ -134,7 +137,10 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self.byte_count += found.slice.byte_count
 
     def remove_late_records(self, is_too_late: Callable[[TopicIdPartition, PartitionRecords], bool]) -> None:
-        """Remove the records of partitions for which `is_too_late` returns True."""
+        """Remove the records of partitions for which `is_too_late` returns True: their locks have nearly expired.
+
+        `is_too_late` must also return these records to the job.
+        """
         for key, found in list(self._records.items()):
             if is_too_late(key, found):
                 del self._records[key]

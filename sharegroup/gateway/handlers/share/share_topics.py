@@ -17,7 +17,10 @@ class ShareTopics:
         self._cluster, self._security = cluster, security
 
     async def refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
-        """Refresh the metadata if the leader of a partition is unknown or, with `node_id`, is another node."""
+        """Refresh the metadata if the leader of any of these partitions is unknown.
+
+        If `node_id` is given, also refresh the metadata if the leader of any of them is another node.
+        """
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
@@ -25,7 +28,10 @@ class ShareTopics:
     def partition_errors(
         self, caller: Caller, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, ErrorCode]:
-        """Return {partition: error} for the partitions that the caller's node does not serve to the caller."""
+        """Return {partition: error} for those partitions that the caller cannot fetch from the node it is connected to.
+
+        A partition has an error if it is unknown, if another node leads it, or if the caller may not read its topic.
+        """
         may_read = lru_cache(None)(partial(self._security.may_read, caller))
         codes = {key: self._fault(caller, key, may_read) for key in partitions}
         return {key: code for key, code in codes.items() if code is not None}
