@@ -202,7 +202,7 @@ class Requests:
             self._end_turn(node)
 
     def _end_turn(self, node: ShareNode) -> None:
-        """Allow the next turn with the node. Start it immediately if a commit waits for the end of this turn."""
+        """End the task that sends requests to the node. Start the next one now if a commit waits for that."""
         del self._turns[node.node_id]
         self._fetching.discard(node.node_id)
         if node.node_id in self._committing:

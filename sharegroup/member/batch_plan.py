@@ -62,7 +62,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
     """Return the Kafka reads that cover the ranges.
 
-    A read has at most one contiguous range for each share-partition; it may contain gaps between the ranges.
+    A read has at most one contiguous range of each share-partition, which also covers the gaps between held ranges.
     """
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():

@@ -63,4 +63,4 @@ def _escaped(value: str) -> str:
 
 def _no_passphrase() -> str:
     """Fail instead of letting OpenSSL prompt for a passphrase on the terminal."""
-    raise ValueError("the key has a passphrase")
+    raise ValueError("the private key must not have a passphrase")

@@ -118,7 +118,7 @@ def _check_describe(a: Arguments) -> None:
     if a.state:
         raise UsageError("Option [describe] does not take a value for [state]")
     if a.history and (not a.has("topic") or a.offset is None):
-        raise UsageError("Option [history] takes the following options: [offset], [topic]")
+        raise UsageError("Option [history] requires both of these options: [offset], [topic]")
 
 
 def _check_delete(a: Arguments) -> None:

@@ -229,7 +229,7 @@ class ConsumerCore:
         self._delivered_ms = now_ms
 
     def deliver_one(self, now_ms: int) -> Record[Any] | None:
-        """Return one fetched record, which the application holds from now on; None if the iteration must poll."""
+        """Return the next fetched record, now held by the application; None if the consumer's iterator must poll."""
         while (record := self.fetched.pop_polled()) is not None:
             if not self._has_ended(record.delivery, now_ms):
                 self.in_hand.deliver((record,))

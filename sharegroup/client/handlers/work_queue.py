@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the loop must not fetch more records."""
+        """Whether the queue has no room left, in records or in bytes, so that the loop fetches no more for now."""
         return self.records <= 0 or self.bytes <= 0
 
 

@@ -87,12 +87,12 @@ class InFlight:
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"offsets {known_first}..{known_last} are {record.state.name}"
-                raise IllegalTransitionError(f"{found}, not {from_state.name} (cause {cause.value})")
+                raise IllegalTransitionError(f"{cause.value} transition: {found}, not {from_state.name}")
             if is_acquired and (not record.delivery_count) is not must_be_reserved:
                 found = f"offsets {known_first}..{known_last} are {'' if record.is_reserved else 'not '}reserved"
-                raise IllegalTransitionError(f"{found} (cause {cause.value})")
+                raise IllegalTransitionError(f"{cause.value} transition: {found}")
         if known <= last - first and (is_acquired or cause not in _ADDING or first < start_offset):
-            raise IllegalTransitionError(f"offsets {first}..{last} are not all in flight (cause {cause.value})")
+            raise IllegalTransitionError(f"{cause.value} transition: offsets {first}..{last} are not all in flight")
 
     def trim_below(self, offset: int) -> None:
         """Remove every record below `offset`."""

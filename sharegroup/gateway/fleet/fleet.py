@@ -80,7 +80,7 @@ class Fleet:
     # -- announcements -------------------------------------------------------------------------------------------------
 
     def upkeep(self) -> None:
-        """Announce this gateway if that is due and the previous row has been appended or has failed."""
+        """Announce this gateway to the others if that is due and the appends of the last announcement have ended."""
         is_due = self._loop.time() - self._announced_s >= ANNOUNCE_S
         if self._is_leaving or not is_due or any(not sent.done() for sent in self._announcing):
             return

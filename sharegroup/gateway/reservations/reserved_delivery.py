@@ -372,7 +372,7 @@ class ReservedDelivery:
             appended = self._job.append(row)
         except JobUnavailableError as error:
             logger.info(
-                "%(share_partition)s: failed to assign records: %(error)s",
+                "%(share_partition)s: failed to assign records to a member, they stay reserved: %(error)s",
                 LogFields(share_partition=partition.key, error=error),
             )
             return False

@@ -40,9 +40,9 @@ class Identity(NamedTuple):
 
 
 class MemberIdentities:
-    """Stores the identity of each client process. The key is its group and the member id that it sent.
+    """Maps each client process to its member. The key is the group and the member id that the process sent.
 
-    Must be created on the event loop.
+    The id of the member is another one only for static members. Must be created on the event loop.
     """
 
     def __init__(self, group_configs: GroupConfigs) -> None:

@@ -195,7 +195,7 @@ class MemberSession:
 
     @property
     def has_changed(self) -> bool:
-        """Whether there has been a change (see `clear_changes`) since the last call of `clear_changes`."""
+        """Whether a waiting fetch must check its partitions again: something changed after `clear_changes`."""
         return self._news.is_set()
 
     async def wait(self, timeout_s: float) -> bool:

@@ -144,7 +144,8 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
         )
     if found := unread(source):
         raise GroupMoveError(
-            f"{found} requests for group {group_id} are unread: start the job, and wait until it has read them"
+            f"{found} requests for group {group_id} are unread: start the job of its present cell, and wait until "
+            "it has read them"
         )
     return True
 

@@ -50,7 +50,7 @@ class OffsetMirror:
         self._reported: dict[str, str] = {}
 
     def mirror_offsets(self) -> None:
-        """Commit the start offsets that have changed since the last commit.
+        """Commit the start offsets that differ from those last committed to each consumer group.
 
         Raises ShareGroupError if the tables are unavailable, and KafkaError if the brokers are unavailable.
         """

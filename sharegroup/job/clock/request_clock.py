@@ -227,9 +227,10 @@ class RequestClock:
         }
 
     def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
-        """Return the requests that `_waiter` has polled after the positions.
+        """Return the unread requests that `_waiter` has polled so far, from the positions on.
 
-        If the positions have changed since the last call, these requests are discarded, and `_waiter` starts there.
+        If the positions have changed since the last call, the result is empty, because the requests that were polled
+        before are discarded. `_waiter` then continues at the new positions.
         """
         if self._waiter is None:
             self._waiter = self._poll.waiter()

@@ -193,7 +193,7 @@ class QueryRun:
         self.rejected += len(batch.rejected)
         for partition, offset, reason in batch.rejected[:_REJECTED_LOGGED]:
             logger.warning(
-                "query %(query)s rejected request %(partition)d@%(offset)d: %(error)s",
+                "query %(query)s rejected the request at %(partition)d@%(offset)d of its request topic: %(error)s",
                 LogFields(query=self._name, partition=partition, offset=offset, error=reason),
             )
         logger.warning(

@@ -109,7 +109,7 @@ def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
 
 
 def _usual(mechanism: str) -> ScramCredential:
-    """Return the credential that decoys imitate if no user has one for this mechanism.
+    """Return the credential that the decoys of unknown users imitate if no known user has one for this mechanism.
 
     Its salt length and number of iterations are those of `hash_password`.
     """

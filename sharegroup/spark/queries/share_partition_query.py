@@ -34,7 +34,7 @@ _EARLIEST = -2  # Spark's number for the earliest offset
 
 
 def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
-    """Return a request topic as a stream of (row, value), as `request_texts` does.
+    """Return a request topic as a stream of (row, value): the operator's input, and the JSON text of the request.
 
     With a checkpoint the query continues where it stopped. Without one it starts at `positions`; a partition without a
     position is read from its start. Rows that retention has deleted are skipped. If such a row would have acknowledged

@@ -70,8 +70,8 @@ def recover_torn_tables(tables_path: str) -> list[str]:
 def _recover(path: str, state_version: int | None = None) -> bool:
     """Recover one table; return whether commits were lost.
 
-    `state_version` is only given for `share_group_state_base`: the newest version of `share_group_state`. Entries that
-    were made from a later version, which is lost, are moved aside too.
+    `state_version` is only given for `share_group_state_base`, which is computed from `share_group_state`: the newest
+    version of that table. A log entry that was computed from a later version, which is lost, counts as torn.
     """
     log = local_log(path)
     if log is None or not log.is_dir():

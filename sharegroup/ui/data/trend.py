@@ -20,7 +20,7 @@ class Trend(NamedTuple):
 
 
 class LagHistory:
-    """The lags of all groups in the last `limit` snapshots."""
+    """The lags of all groups over time, from the last `limit` snapshots of the page's data."""
 
     def __init__(self, limit: int = MAX_SNAPSHOTS) -> None:
         self._snapshots: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=limit)

@@ -103,7 +103,7 @@ def test_a_valid_combination_is_accepted(given: dict[str, Any]) -> None:
         (DESCRIBE | {"in_flight": True}, "Option [in-flight] takes the option: [config]"),
         (
             DESCRIBE | {"history": True, "config": "conf.yaml"},
-            "Option [history] takes the following options: [offset], [topic]",
+            "Option [history] requires both of these options: [offset], [topic]",
         ),
         (DESCRIBE | {"offset": 7}, 'Option "[offset]" can only be used with option "[history]"'),
     ],

@@ -114,10 +114,10 @@ class Acceptor:
     # -- without descriptors ---------------------------------------------------------------------------------------
 
     def _reject_some(self, listening: socket.socket, error: OSError) -> None:
-        """Reject up to `MAX_ACCEPTS` waiting clients, then pause so that existing connections are served.
+        """Reject up to `MAX_ACCEPTS` waiting clients if possible, then pause so that existing connections are served.
 
-        Called after `error`: a lack of descriptors, buffers or memory. Only after a lack of descriptors, clients can be
-        rejected.
+        `error` is a lack of descriptors, buffers or memory. Clients can be rejected only if it is a lack of
+        descriptors: the spare one is used for it. Otherwise they stay in the queue.
         """
         rejected = 0
         if error.errno in _NO_DESCRIPTOR:
