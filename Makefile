@@ -68,13 +68,13 @@ lint: $(STAMPS)/dev
 $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
-# Four processes for two cores: tests of the job wait for it half of their time.
+# Three processes for two cores: tests of the job wait for it half of their time.
 TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
-	$(PY) -m pytest $(TESTS) --numprocesses=4 --dist=loadscope --hypothesis-profile=quick \
+	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope --hypothesis-profile=quick \
 		-m "not thorough and not long"
 
 .PHONY: test-all

@@ -1,7 +1,6 @@
 """Which tests run in the same process of pytest-xdist (`--dist=loadscope`).
 
-So `make test` starts three jobs and one Spark session, not one of each in every process. Tests of one job run one after
-the other, so the group of files that takes longest decides how long `make test` takes.
+So `make test` starts two jobs and one Spark session, not one of each in every process.
 """
 
 from __future__ import annotations
@@ -10,18 +9,6 @@ from xdist.scheduler import LoadScopeScheduling
 
 #: Files of tests/integration that use no job but their own.
 _OWN_JOB = ("test_readme.py", "test_restart.py")
-#: Files of tests/integration that use a broker at most.
-_NO_JOB = (
-    "test_job_config.py",
-    "test_job_settings.py",
-    "test_log_poll.py",
-    "test_message_schemas.py",
-    "test_one_kind_of_group.py",
-    "test_request_clock.py",
-    "test_response_growth.py",
-    "test_row_producer.py",
-    "test_s3_tables.py",
-)
 
 
 class SharedServicesScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -36,10 +23,6 @@ def services_of(path: str) -> str:
     folder, _, name = path.rpartition("/")
     if folder == "tests/spark":
         return "a Spark session"
-    if folder != "tests/integration" or name in _OWN_JOB:
-        return path
-    if name in _NO_JOB:
-        return "a broker"
-    if name.startswith("test_client_"):
-        return "a job, its gateway and the Python client"
-    return "a job and its gateway" if name.startswith("test_gateway_") else "a job"
+    if folder == "tests/integration" and name not in _OWN_JOB:
+        return "a job and its gateway" if name.startswith("test_gateway_") else "a job"
+    return path
