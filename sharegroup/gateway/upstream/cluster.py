@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 REFRESH_PAUSE_S = 0.2
 #: How long a topic is assumed to exist after a check, and the timeout of a request that checks topics.
 SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
+#: How long a topic that the job has reported as deleted is ignored in metadata, in seconds. Then it counts again, as in
+#: the group coordinator, because outdated metadata of a broker may have misled the job.
+DELETED_FOR_S = 600.0
 #: If a partition's leader has not responded for this long, the metadata is refreshed.
 SLOW_RESPONSE_S = 2.0
 
@@ -204,9 +207,11 @@ class UpstreamCluster:
     def mark_deleted(self, topic_id: uuid.UUID) -> None:
         """Mark a topic as deleted, because the job has reported its deletion.
 
-        Brokers may still return the topic for a while. A new topic of the same name has another id.
+        Brokers may still return the topic for a while, which has no effect for `DELETED_FOR_S`. A new topic of the same
+        name has another id.
         """
-        self._known.mark_deleted(topic_id)
+        if self._known.mark_deleted(topic_id):
+            asyncio.get_running_loop().call_later(DELETED_FOR_S, self._known.discard_deleted, topic_id)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:
         """Store the metadata of a response that contains all topics."""

@@ -81,14 +81,22 @@ class KnownTopics:
         before = {name: self._by_name[name] for name in names if name in self._by_name and name in reported}
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
-    def mark_deleted(self, topic_id: uuid.UUID) -> None:
-        """Mark a topic as deleted, even if brokers still return it. A new topic of the same name has another id."""
-        topic = self.by_id(topic_id)
+    def mark_deleted(self, topic_id: uuid.UUID) -> bool:
+        """Mark a topic as deleted, even if brokers still return it. Return False if it was marked before.
+
+        A new topic of the same name has another id.
+        """
+        topic, is_new = self.by_id(topic_id), topic_id not in self._deleted
         self._deleted[topic_id] = None
         if len(self._deleted) > MAX_DELETED:
             self._deleted.popitem(last=False)
         if topic is not None:
             self._replace({topic.name: topic}, {})
+        return is_new
+
+    def discard_deleted(self, topic_id: uuid.UUID) -> None:
+        """Remove the mark of a deleted topic. If brokers still return the topic, it exists again."""
+        self._deleted.pop(topic_id, None)
 
     def _topics_of(self, metadata: MetadataResponse) -> dict[str, Topic]:
         topics: dict[str, Topic] = {}

@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from sharegroup.gateway.upstream import cluster as upstream_cluster
+from sharegroup.gateway.upstream.cluster import DELETED_FOR_S
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from tests.harness.event_loop import advance, until
 from tests.unit.gateway.known_cluster import KnownCluster
 
 ORDERS, BILLS, NEW = UUID(int=1), UUID(int=2), UUID(int=9)
@@ -147,6 +149,15 @@ async def test_outdated_broker_does_not_bring_back_a_deleted_topic(cluster: Know
     assert await cluster.topics(["orders", "bills"]) == {"bills": cluster.topic("bills")}
     cluster.there["orders"] = NEW, 1
     assert (await cluster.topics(["orders"]))["orders"].topic_id == NEW
+
+
+async def test_topic_that_brokers_still_return_after_ten_minutes_exists(cluster: KnownCluster) -> None:
+    """Outdated metadata of a broker may have misled the job, which then reported the new topic as deleted."""
+    cluster.mark_deleted(ORDERS)
+    advance(DELETED_FOR_S)
+    cluster.mark_deleted(ORDERS)
+    await until(lambda: ORDERS not in cluster._known._deleted)
+    assert (await cluster.topics(["orders"]))["orders"].topic_id == ORDERS
 
 
 async def test_made_id_is_used_again_for_a_new_topic_of_the_name(cluster: KnownCluster) -> None:
