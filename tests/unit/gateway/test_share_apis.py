@@ -247,7 +247,7 @@ def test_acknowledgement_for_a_deleted_topic_fails(gateway: ShareGateway, holder
 
 
 def _deleted_as_the_job_says(gateway: ShareGateway) -> None:
-    gateway.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS)))
+    gateway.loop.call(lambda: gateway.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS))))
 
 
 def _deleted_as_a_broker_says(gateway: ShareGateway) -> None:
