@@ -179,14 +179,14 @@ class Cluster:
             connection.close()
         self._connections = {}
 
+    # -- inside --------------------------------------------------------------------------------------------------------
+
     def _address_of(self, node_id: int) -> Address:
         """Return a broker's address. Raises UpstreamUnavailableError if the metadata no longer has this broker."""
         address = self._addresses.get(node_id)
         if address is None:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown")
         return address
-
-    # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _ask(
         self, address: Address, role: str, request: ApiMessage, response: type[Response], wait_ms: int = 0

@@ -54,7 +54,7 @@ class BatchMember(Protocol):
 class _Awaited:
     """Waits until all rows of an acknowledgement round (`awaited`) have responses, at most until `deadline_ms`.
 
-    If `awaited` is None, there is nothing to wait for.
+    If `awaited` is None, the call waits for no response.
     """
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:

@@ -106,13 +106,8 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
         for name in names:
             lacking = {key: value for key, value in row.items() if key != name} | {"id": client.next_id()}
             partition, offset = client.send_value(request_topic, json.dumps(lacking).encode(), b"any key")
-            expected.append(
-                (
-                    lacking["id"],
-                    name,
-                    f"rejected the request at {partition}@{offset} of its request topic: INVALID_REQUEST: ",
-                )
-            )
+            line = f"rejected the request at {partition}@{offset} of its request topic: INVALID_REQUEST: "
+            expected.append((lacking["id"], name, line))
         for request_id, name, logged in expected:
             response = client.await_response(request_id)
             assert response.error_code == ErrorCode.INVALID_REQUEST, (name, response)

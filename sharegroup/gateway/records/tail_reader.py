@@ -179,7 +179,7 @@ class TailReader:
         it rejects another request, for example because it has evicted the session, the next request begins a new one.
         """
         step = session.next_step()
-        requested = session.partitions() if self._failed_s else []
+        failing = [key for key in self._failed_s if session.offset(key) is not None]
         request = self._request(step, read_committed)
         connection = self._connections.get(node_id)
         response = await connection.ask(request, FetchResponse, IDS_FETCH_VERSION, TIMEOUT_S)
@@ -195,8 +195,8 @@ class TailReader:
             if topic_id is not None:
                 for found in topic.partitions:
                     self._apply(session, CacheKey(topic_id, found.partition_index, read_committed), found)
-        for key in requested:
-            if session.offset(key) is not None:  # otherwise its read has failed now
+        for key in failing:
+            if session.offset(key) is not None:  # otherwise its read has failed again
                 self._failed_s.pop(key, None)
 
     def _request(self, step: FetchStep, read_committed: bool) -> FetchRequest:

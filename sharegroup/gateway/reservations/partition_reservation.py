@@ -132,12 +132,6 @@ class PartitionReservation:
         self.static_record_lock_duration_ms = response.static_record_lock_duration_ms
         return True
 
-    def record_rejection(self, request_id: str, now_ms: int) -> None:
-        """Record that the job has rejected a request. It has not reserved offsets for it."""
-        if request_id in self._requests:
-            del self._requests[request_id]
-            self._not_before_ms = now_ms + FAILURE_PAUSE_MS
-
     def record_failure(self, request_id: str, now_ms: int) -> None:
         """Record that the append of a request has failed. The row may be in the request topic nevertheless."""
         if request_id in self._requests:

@@ -260,7 +260,7 @@ class ReservedDelivery:
                 LogFields(share_partition=partition.key, error=response.error_message),
             )
         if not isinstance(response, ReserveResponse):
-            partition.reservation.record_rejection(response.id, self._job.now_ms())
+            partition.reservation.record_failure(response.id, self._job.now_ms())
         elif partition.reservation.apply_response(response, self._job.now_ms()):
             if partition.reservation.unused_count:
                 self._follow(partition)

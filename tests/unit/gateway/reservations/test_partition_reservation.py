@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.reservations.partition_reservation import (
     FAILURE_PAUSE_MS,
     LOST_AFTER_MS,
@@ -108,7 +110,8 @@ def test_a_request_whose_append_failed_may_hold_offsets_until_the_next_response(
 def test_a_rejected_request_holds_no_offsets() -> None:
     reservation = PartitionReservation(itertools.count(1))
     reservation.record_request("r1", 0)
-    reservation.record_rejection("r1", 0)
+    rejected = replace(response(), error_code=int(ErrorCode.INVALID_REQUEST))
+    assert not reservation.apply_response(rejected, 0)
     assert not reservation.may_hold
     assert reservation.records_to_reserve(1, 0, FAILURE_PAUSE_MS - 1) is None
 
