@@ -98,7 +98,7 @@ class PartitionReservation:
         """
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
-        return all(asked_ms is None or now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
+        return all(sent_ms is None or now_ms >= sent_ms + LOST_AFTER_MS for sent_ms in self._requests.values())
 
     def record_request(self, request_id: str, now_ms: int) -> None:
         """Record that a row that requests offsets was sent."""
@@ -111,12 +111,15 @@ class PartitionReservation:
         """
         if response.id not in self._requests:
             return False
-        asked_ms = self._remove_requests_until(response.id)  # a response to an earlier request would be older
-        if asked_ms is not None:
-            self._response_ms = now_ms - asked_ms
+        sent_ms = self._requests[response.id]
+        if sent_ms is not None:
+            self._response_ms = now_ms - sent_ms
         if response.error_code or response.reservation_epoch != self.epoch:
+            # It does not say which offsets are reserved, so the job may still hold some for an earlier request.
+            del self._requests[response.id]
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
             return False
+        self._remove_requests_until(response.id)  # a response to an earlier request would be older
         self._reserved = RangeMap((first, last, None) for first, last, _ in response.acquired)
         if response.acquired:
             self._used = RangeMap(self._used.items(response.acquired[0].first_offset, None))
@@ -145,13 +148,11 @@ class PartitionReservation:
         """
         self._requests = dict.fromkeys(self._requests)
 
-    def _remove_requests_until(self, request_id: str) -> int | None:
-        """Remove a request and all earlier ones. Return when it was sent; None if its response was not expected."""
-        while True:
-            oldest = next(iter(self._requests))
-            sent_ms = self._requests.pop(oldest)
-            if oldest == request_id:
-                return sent_ms
+    def _remove_requests_until(self, request_id: str) -> None:
+        """Remove a request and all earlier ones."""
+        ids = list(self._requests)
+        for earlier_id in ids[: ids.index(request_id) + 1]:
+            del self._requests[earlier_id]
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 

@@ -38,9 +38,10 @@ class ReadAhead:
         #: When the missing records of a record batch were last requested: the last offset of the batch that had been
         #: acquired by then. None before the first such request.
         self._rest_behind: int | None = None
-        #: Whether the newest records come from this gateway's reservation, not from the job. The rest of their record
-        #: batch is then not requested, because the gateway may assign it to another member.
-        self._is_assigned = False
+        #: Whether a fetch waited when the newest records were requested. If they were read ahead or come from this
+        #: gateway's reservation, the rest of their record batch is not awaited: the member does not wait longer than it
+        #: has to, and the gateway may assign reserved records to another member.
+        self._is_demanded = False
 
     @property
     def buffered(self) -> int:
@@ -125,17 +126,17 @@ class ReadAhead:
 
         Returns 0 if the fetch waits without a request, because the response to an open demand may contain the rest.
         Returns None if `part` is sent as it is. Reasons are that the batch is complete, that other members hold the
-        rest, or that the member may not be sent that many records.
+        rest, that the member may not be sent that many records, or that `part` was read ahead.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
             return 0 if self._demands.is_standing else None
         may_send = self.credit.is_last_response_full and self.credit.can_send(records + rest, now_ms)
-        if not rest or records < self.buffered or not may_send or self._is_assigned:
+        if not rest or records < self.buffered or not may_send or not self._is_demanded:
             return None
         self._rest_behind = last_offset
         if self._demands.can_send(now_ms):
-            return rest
+            return max(rest, self.credit.records_to_request(self.buffered, False, now_ms) or 0)
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
@@ -169,7 +170,7 @@ class ReadAhead:
         demand = self._demands.remove(demand_id)
         if demand is None:
             return False
-        self._is_assigned = False
+        self._is_demanded = not demand.is_ahead
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
         self.credit.record_response(demand, sum(last - first + 1 for first, last, _ in ranges), now_ms)
         return True
@@ -178,7 +179,7 @@ class ReadAhead:
         self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False
     ) -> None:
         """Add records that this gateway has assigned to the member from its reservation."""
-        self._is_assigned = True
+        self._is_demanded = False
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
 
     def mark_demand_lost(self) -> None:

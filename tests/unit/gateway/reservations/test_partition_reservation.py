@@ -116,6 +116,18 @@ def test_a_rejected_request_holds_no_offsets() -> None:
     assert reservation.records_to_reserve(1, 0, FAILURE_PAUSE_MS - 1) is None
 
 
+def test_an_earlier_request_may_hold_offsets_although_a_later_one_was_rejected() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.expect_no_response()
+    reservation.record_request("r2", 0)
+    rejected = replace(response(request_id="r2"), error_code=int(ErrorCode.INVALID_REQUEST))
+    assert not reservation.apply_response(rejected, 0)
+    assert reservation.may_hold
+    assert reservation.apply_response(response((7, 38), request_id="r1"), 0)
+    assert reservation.unused_count == 32
+
+
 def test_more_is_requested_when_half_is_used() -> None:
     reservation = reserved((7, 38))
     assert reservation.records_to_reserve(1, 0, 3_600_000) is None

@@ -501,3 +501,22 @@ def test_rest_of_a_batch_is_not_awaited_after_an_assignment() -> None:
     ahead.remove(part, (), 1)
     ahead.add_assigned([AcquiredRange(records, records + 4, 1)], 30_000)
     assert ahead.records_to_complete_batch(ahead.ranges(), 1, 2) is None
+
+
+def test_rest_of_a_batch_is_not_awaited_after_read_ahead() -> None:
+    """Otherwise a member that processes its records would pause for a micro-batch at the end of each response."""
+    ahead = ReadAhead(2_000, 30_000, 60_000)
+    ahead.begin_wait(0)
+    records = ahead.records_to_request(0, 100)
+    assert records is not None
+    ahead.record_demand("d1", records, 0)
+    assert ahead.add_response("d1", [AcquiredRange(0, records - 1, 1)], 30_000, 1)
+    ahead.remove(ahead.ranges(), (), 1)
+    more = ahead.records_to_request(50, 100)
+    assert more is None, "the member has no rate until its next fetch"
+    ahead.credit.max_records_now(100, 100)
+    more = ahead.records_to_request(100)
+    assert more is not None
+    ahead.record_demand("d2", more, 100)
+    assert ahead.add_response("d2", [AcquiredRange(records, records + more - 1, 1)], 30_000, 200)
+    assert ahead.records_to_complete_batch(ahead.ranges(), 1, 200) is None
