@@ -1,6 +1,7 @@
 """Runs the gateway until a signal stops it."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -36,6 +37,8 @@ async def _serve(config: Config) -> None:
         served = [f"broker {node}: {host}:{port}" for node, (host, port) in sorted(gateway.addresses.items())]
         if base := config.gateway.listener_port:
             served.insert(0, f"bootstrap port {base}")
+        gc.collect()
+        gc.freeze()  # modules and configuration stay in memory and would slow each garbage collection
         print(f"gateway: listening ({', '.join(served)})", flush=True)
         await stop.wait()
         await gateway.drain()

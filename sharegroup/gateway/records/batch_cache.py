@@ -4,6 +4,9 @@ Members of a share-partition receive parts of the same batches, and so do groups
 the cache is a chunk, that is, the batches in one Fetch response for a topic partition. A chunk keeps the bytes of that
 response in memory, so it can be evicted only as a whole. The least recently used chunk of all partitions is evicted
 first.
+
+Small chunks that follow each other become one (`PackedBatches`). Otherwise a gateway that reads each record as soon as
+it arrives would hold several objects for each record.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,12 +15,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from sharegroup.gateway.records.record_batches import RecordBatch
+from sharegroup.gateway.records.record_batches import PackedBatches, RecordBatch
 from sharegroup.types import OffsetRange
 
 #: Memory (in bytes) of the objects for one batch, besides the batch's own bytes. It is counted because small batches
 #: have fewer bytes than that.
 BATCH_OVERHEAD = 400
+#: Chunks that follow each other become one if they have at most this many bytes together. The bytes are copied for each
+#: chunk that is added.
+MAX_JOINED_BYTES = 16_384
 
 
 class CacheKey(NamedTuple):
@@ -39,13 +45,13 @@ class Chunk(NamedTuple):
     Attributes:
         first_offset: the offset that was fetched.
         last_offset: the last offset of the last batch.
-        batches: the batches, as views into the bytes of the response.
+        batches: the batches, as views into the bytes of the response, or packed.
         size: the size of the batches in the response, in bytes.
     """
 
     first_offset: int
     last_offset: int
-    batches: Sequence[RecordBatch]
+    batches: Sequence[RecordBatch] | PackedBatches
     size: int
 
 
@@ -73,7 +79,7 @@ class BatchCache:
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
         """Add a chunk, and remove cached chunks inside it. Nothing is added if a cached chunk contains the new one.
 
-        Raises ValueError if the chunk contains no offset.
+        A small chunk is joined with the previous one. Raises ValueError if the chunk contains no offset.
         """
         if chunk.first_offset > chunk.last_offset:
             raise ValueError(f"Empty chunk: {chunk.first_offset}..{chunk.last_offset}")
@@ -83,6 +89,8 @@ class BatchCache:
             self._used.move_to_end((key, chunks[position - 1].first_offset))
             return
         low = position - 1 if position and chunks[position - 1].first_offset == chunk.first_offset else position
+        if low and (joined := _join(chunks[low - 1], chunk)) is not None:
+            low, chunk = low - 1, joined
         high = bisect_right(chunks, chunk.last_offset, lo=low, key=_last_offset)
         for contained in chunks[low:high]:
             self._discard(key, contained)
@@ -159,7 +167,22 @@ def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPar
     return LogPart(OffsetRange(offset, position - 1), batches)
 
 
+def _join(previous: Chunk, chunk: Chunk) -> Chunk | None:
+    """Return both chunks as one; None if they are too large, or if they are not one part of the log."""
+    size = previous.size + chunk.size
+    if size > MAX_JOINED_BYTES or previous.last_offset + 1 != chunk.first_offset:
+        return None
+    if chunk.batches[0].base_offset <= previous.last_offset:
+        return None  # the log was rewritten between the two reads
+    packed = (
+        previous.batches if isinstance(previous.batches, PackedBatches) else PackedBatches().extended(previous.batches)
+    )
+    return Chunk(previous.first_offset, chunk.last_offset, packed.extended(chunk.batches), size)
+
+
 def _cost(chunk: Chunk) -> int:
+    if isinstance(chunk.batches, PackedBatches):
+        return chunk.batches.byte_count + BATCH_OVERHEAD
     return chunk.size + BATCH_OVERHEAD * len(chunk.batches)
 
 

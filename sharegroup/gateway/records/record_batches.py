@@ -10,7 +10,7 @@ message is that of the *last* message inside it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
@@ -60,6 +60,54 @@ class RecordBatch(NamedTuple):
     def is_data(self) -> bool:
         """Whether the batch contains records for clients."""
         return not (self.is_control or self.is_aborted or self.is_empty)
+
+
+class PackedBatches:
+    """An immutable sequence of record batches in two byte strings, for many small batches.
+
+    A `RecordBatch` with its bytes is several objects, all of which Python's garbage collector visits in a full
+    collection. With 100,000 of them, a collection stops the event loop for half a second.
+    """
+
+    __slots__ = ("_data", "_rows")
+
+    #: base offset, last offset, start and end of its bytes, flags
+    _ROW = struct.Struct("=qqIIB")
+
+    def __init__(self, data: bytes = b"", rows: bytes = b"") -> None:
+        self._data, self._rows = data, rows
+
+    def __len__(self) -> int:
+        return len(self._rows) // self._ROW.size
+
+    def __getitem__(self, index: int) -> RecordBatch:
+        """Return a batch. Raises IndexError; negative indexes are not supported."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"Batch {index} of {len(self)}")
+        base_offset, last_offset, start, end, flags = self._ROW.unpack_from(self._rows, index * self._ROW.size)
+        is_control, is_aborted, is_empty = (bool(flags >> bit & 1) for bit in range(3))
+        return RecordBatch(
+            base_offset, last_offset, is_control, is_aborted, is_empty, memoryview(self._data)[start:end]
+        )
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return map(self.__getitem__, range(len(self)))
+
+    @property
+    def byte_count(self) -> int:
+        """The memory of the batches, in bytes."""
+        return len(self._data) + len(self._rows)
+
+    def extended(self, batches: Iterable[RecordBatch]) -> PackedBatches:
+        """Return a sequence of these batches and `batches`. Their bytes are copied."""
+        data: list[bytes | memoryview] = [self._data]
+        rows, end = [self._rows], len(self._data)
+        for batch in batches:
+            start, end = end, end + len(batch.data)
+            flags = batch.is_control | batch.is_aborted << 1 | batch.is_empty << 2
+            data.append(batch.data)
+            rows.append(self._ROW.pack(batch.base_offset, batch.last_offset, start, end, flags))
+        return PackedBatches(b"".join(data), b"".join(rows))
 
 
 def read_batches(

@@ -8,13 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.records.batch_cache import BATCH_OVERHEAD, BatchCache, CacheKey, Chunk, batches_from
+from sharegroup.gateway.records.batch_cache import (
+    BATCH_OVERHEAD,
+    MAX_JOINED_BYTES,
+    BatchCache,
+    CacheKey,
+    Chunk,
+    batches_from,
+)
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
 KEY = CacheKey(UUID(int=1), 0, False)
 OTHER = CacheKey(UUID(int=1), 0, True)
-SIZE = 1_000
+SIZE = MAX_JOINED_BYTES  # chunks of this size are not joined
 COST = SIZE + BATCH_OVERHEAD  # cost of a chunk with one batch
 
 
@@ -135,13 +142,17 @@ def test_inconsistent_reads_are_not_combined() -> None:
     assert batches_from([old, new], 0, 10**6) == (OffsetRange(0, 9), [old.batches[0]])
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30), st.integers(1, 6))
-def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]], room: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30),
+    st.integers(1, 6),
+    st.sampled_from([SIZE, SIZE // 3, 10]),
+)
+def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]], room: int, size: int) -> None:
     """Compared with a log of batches of two offsets each; a read returns some of them from an offset."""
     cache, log = BatchCache(room * COST), [batch(2 * i, 2 * i + 1) for i in range(20)]
     for start, length, of_other in reads:
         batches = log[start : start + length]
-        cache.insert(OTHER if of_other else KEY, Chunk(2 * start, batches[-1].last_offset, batches, SIZE))
+        cache.insert(OTHER if of_other else KEY, Chunk(2 * start, batches[-1].last_offset, batches, size))
         assert cache.byte_count <= room * COST or len(cache) == 1
         chunks = cache.lookup(OTHER if of_other else KEY, 2 * start)
         assert chunks
@@ -151,3 +162,43 @@ def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]],
     for key in (KEY, OTHER):
         cache.discard(key)
     assert (len(cache), cache.byte_count) == (0, 0)
+
+
+def small(first: int, last: int) -> Chunk:
+    """Return a chunk with a batch for each offset, of as many bytes as the offset."""
+    batches = [batch(offset, offset, offset)._replace(is_control=offset % 3 == 0) for offset in range(first, last + 1)]
+    return Chunk(first, last, batches, sum(len(each.data) for each in batches))
+
+
+def test_small_chunks_in_sequence_become_one(cache: BatchCache) -> None:
+    for offset in range(100):
+        cache.insert(KEY, small(offset, offset))
+    assert spans(cache.lookup(KEY, 0)) == [(0, 99)]
+    assert list(cache.lookup(KEY, 0)[0].batches) == small(0, 99).batches
+    assert batches_from(cache.lookup(KEY, 40), 40, 80) == (OffsetRange(40, 41), small(40, 41).batches)
+    assert cache.byte_count < 2 * small(0, 99).size + BATCH_OVERHEAD
+    cache.discard(KEY)
+    assert (len(cache), cache.byte_count) == (0, 0)
+
+
+def test_joined_chunks_have_a_limit(cache: BatchCache) -> None:
+    for first in (0, 100, 110):
+        cache.insert(KEY, Chunk(first, first + 9, (batch(first, first + 9),), MAX_JOINED_BYTES // 2))
+    cache.insert(KEY, Chunk(120, 129, (batch(120, 129),), 1))
+    assert spans(cache.lookup(KEY, 100)) == [(100, 119), (120, 129)]
+    assert spans(cache.lookup(KEY, 0)) == [(0, 9)]
+
+
+def test_parts_of_a_rewritten_log_are_not_joined(cache: BatchCache) -> None:
+    cache.insert(KEY, Chunk(0, 9, (batch(0, 9),), 1))
+    cache.insert(KEY, Chunk(10, 19, (batch(6, 19),), 1))
+    assert spans(cache.lookup(KEY, 0)) == [(0, 9), (10, 19)]
+
+
+def test_a_batch_of_a_joined_chunk_has_a_valid_index(cache: BatchCache) -> None:
+    cache.insert(KEY, small(1, 1))
+    cache.insert(KEY, small(2, 2))
+    (chunk,) = cache.lookup(KEY, 1)
+    assert (chunk.batches[1].last_offset, len(chunk.batches)) == (2, 2)
+    with pytest.raises(IndexError):
+        chunk.batches[2]
