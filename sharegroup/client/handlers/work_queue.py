@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue has no room left, in records or in bytes. The loop then fetches no more records."""
+        """Whether the queue is full, in records or in bytes. The loop then fetches no more records."""
         return self.records <= 0 or self.bytes <= 0
 
 

@@ -488,14 +488,20 @@ def test_stopped_client_loses_its_read_ahead_and_its_rate() -> None:
     assert run.ahead.credit.target == WANTED
 
 
-def test_rest_of_a_batch_is_not_awaited_after_an_assignment() -> None:
-    """The rest may be assigned to another member."""
+def first_response(wanted: int) -> tuple[ReadAhead, int]:
+    """Return a read-ahead after the first demand, for which a fetch of `wanted` records waited; and its records."""
     ahead = ReadAhead(2_000, 30_000, 60_000)
     ahead.begin_wait(0)
-    records = ahead.records_to_request(0, 5)
+    records = ahead.records_to_request(0, wanted)
     assert records is not None
     ahead.record_demand("d1", records, 0)
     assert ahead.add_response("d1", [AcquiredRange(0, records - 1, 1)], 30_000, 1)
+    return ahead, records
+
+
+def test_rest_of_a_batch_is_not_awaited_after_an_assignment() -> None:
+    """The rest may be assigned to another member."""
+    ahead, records = first_response(5)
     part = ahead.ranges()
     assert ahead.records_to_complete_batch(part, 1, 1) is not None
     ahead.remove(part, (), 1)
@@ -505,12 +511,7 @@ def test_rest_of_a_batch_is_not_awaited_after_an_assignment() -> None:
 
 def test_rest_of_a_batch_is_not_awaited_after_read_ahead() -> None:
     """Otherwise a member that processes its records would pause for a micro-batch at the end of each response."""
-    ahead = ReadAhead(2_000, 30_000, 60_000)
-    ahead.begin_wait(0)
-    records = ahead.records_to_request(0, 100)
-    assert records is not None
-    ahead.record_demand("d1", records, 0)
-    assert ahead.add_response("d1", [AcquiredRange(0, records - 1, 1)], 30_000, 1)
+    ahead, records = first_response(100)
     ahead.remove(ahead.ranges(), (), 1)
     more = ahead.records_to_request(50, 100)
     assert more is None, "the member has no rate until its next fetch"
