@@ -319,9 +319,24 @@ class MemberPartition:
         """Return all buffered records to the job, because the member does not fetch them."""
         self.unacquire(self.read_ahead.remove_all())
 
+    def forget(self) -> None:
+        """Return all buffered records to the job and cancel the demand, because the member has stopped fetching.
+
+        The member keeps the records that it was sent, and may fetch again.
+        """
+        self._cancel_demand()
+        self.unacquire_read_ahead()
+
     def drain(self) -> None:
-        """Return all buffered records to the job, and later also those in a response to the pending demand."""
+        """Return all buffered records to the job, and later also those in a response to an earlier demand."""
+        self._cancel_demand()
         self.unacquire(self.read_ahead.close())
+
+    def _cancel_demand(self) -> None:
+        """Cancel the demand that waits at the job, so that it acquires no records that the member does not fetch."""
+        if self.read_ahead.mark_demand_lost():
+            header = self._row_header(self._job.reply_to)
+            self._job.append_soon(FetchRequest(*header, max_records=0, max_wait_ms=self._demand_wait_ms))
 
     # -- the session -------------------------------------------------------------------------------------------------
 
@@ -357,6 +372,7 @@ class MemberPartition:
         if self._is_closed:
             return
         self._is_closed = True
+        self._cancel_demand()
         self.unacquire(self.read_ahead.close())
 
     def on_member_left(self) -> None:

@@ -154,14 +154,14 @@ class MemberSession:
         for partition in self._partitions.values():
             partition.read_ahead.end_wait()
 
-    def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Return to the job the buffered records of `partitions`, which a fetch has removed from the session.
+    def forget(self, partitions: Sequence[TopicIdPartition]) -> None:
+        """Stop fetching `partitions` for the member, because a fetch has removed them from the session.
 
         A partition that is still in the session is skipped.
         """
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
-                self._partitions[key].unacquire_read_ahead()
+                self._partitions[key].forget()
 
     def buffered_partitions(self) -> list[TopicIdPartition]:
         """Return the partitions for which records are buffered."""

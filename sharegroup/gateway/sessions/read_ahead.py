@@ -182,9 +182,14 @@ class ReadAhead:
         self._is_demanded = False
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
 
-    def mark_demand_lost(self) -> None:
-        """Regard the standing demand as lost, because the job has restarted. A late response is still accepted."""
+    def mark_demand_lost(self) -> bool:
+        """Regard the standing demand as lost, and return whether there was one. A late response is still accepted.
+
+        Called when the job has restarted, or when the demand is cancelled.
+        """
+        was_standing = self._demands.is_standing
         self._demands.mark_lost()
+        return was_standing
 
     # -- ranges to unacquire ---------------------------------------------------------------------------------------
 

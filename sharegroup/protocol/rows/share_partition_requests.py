@@ -50,6 +50,7 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
+    - `max_records`: the maximum number of records. 0 cancels the waiting fetch that `reply_to` has sent for the member.
     - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
       member.
     - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The job
@@ -204,7 +205,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
 def _fetch(row: Mapping[str, Any]) -> FetchRequest:
     return FetchRequest(
         *row_header(row),
-        max_records=integer(row, "max_records", 1, MAX_INT32),
+        max_records=integer(row, "max_records", 0, MAX_INT32),
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
         is_static=boolean(row, "is_static"),
         opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),

@@ -128,6 +128,6 @@ class RecordingJob:
         self, first: int, last: int, lock_deadline_ms: int = LOCK_MS, count: int = 1, read_committed: bool = False
     ) -> None:
         """Respond to the last demand with this range."""
-        demand = next(row for row in reversed(self.rows) if row.type == FETCH)
+        demand = next(row for row in reversed(self.rows) if row.type == FETCH and row.max_records)
         acquired = (AcquiredRange(first, last, count),)
         self.answer(demand, acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed)

@@ -96,7 +96,7 @@ OF_NOBODY = TEXT, TEXT, TEXT, TEXT, NUMBER, st.just(""), st.just(-1), st.just(""
 CONFIG = st.dictionaries(TEXT, st.none() | TEXT | NUMBER | st.booleans())
 SHARE_PARTITION_ROWS = st.one_of(
     st.builds(
-        FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER, is_static=st.booleans(),
+        FetchRequest, *COMMON, max_records=st.integers(0, MAX_INT32), max_wait_ms=NUMBER, is_static=st.booleans(),
         opened_ms=st.integers(-1, MAX_OFFSET),
         linger_ms=st.integers(0, MAX_INT32), reserves=st.booleans(),
     ),
@@ -293,7 +293,7 @@ def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -
         (FETCH, {"member_id": "m" * 37}, "member_id must have 1 to 36 characters"),
         (FETCH, {"member_epoch": -2}, f"member_epoch must be an integer from -1 to {MAX_INT32}"),
         (FETCH, {"max_records": ...}, "the field max_records is missing"),
-        (FETCH, {"max_records": 0}, f"max_records must be an integer from 1 to {MAX_INT32}"),
+        (FETCH, {"max_records": -1}, f"max_records must be an integer from 0 to {MAX_INT32}"),
         (FETCH, {"max_wait_ms": -1}, f"max_wait_ms must be an integer from 0 to {MAX_INT32}"),
         (ACKNOWLEDGE, {"is_renew_ack": 1}, "is_renew_ack must be true or false"),
         (ACKNOWLEDGE, {"batches": ...}, BATCHES_MUST_BE),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sharegroup.core.operators.share_partition import reserves
+from sharegroup.core.operators.share_partition.demands import Demands
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.share_partition import Outcome, SharePartition
@@ -21,7 +22,9 @@ from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
 from sharegroup.types import AcquiredRange, Transition
 from tests.simulation.gateway.careless_gateways import CarelessGateways
+from tests.simulation.gateway.gateway_fleet import GatewayFleet
 from tests.simulation.run import run
+from tests.simulation.wire.wire_member import GOOD
 from tests.simulation.world import RESERVATIONS
 from tests.unit.simulation.stage import TOPIC, Stage
 
@@ -185,3 +188,41 @@ def test_a_reservation_that_survives_a_reset_is_found(is_planted: bool, monkeypa
     stage.run(60)
     rules = {violation.rule for violation in stage.violations()}
     assert rules == ({"a reservation ends at a reset"} if is_planted else set())
+
+
+def fetches_outlive_their_gateways(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemberPartition, "_cancel_demand", lambda _: None)
+    patch.setattr(Demands, "remove_requesters", lambda *_: ())
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_fetch_that_outlives_its_gateway_is_found(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member gives up partitions, which another member of its gateway then fetches. Later the gateway is killed.
+
+    If a fetch for the first member still waited, it would take records that nobody gets until their locks end.
+    """
+    if is_planted:
+        fetches_outlive_their_gateways(monkeypatch)
+    stage = Stage(1, partitions=6, faults=(RESERVATIONS,))
+    fleet = GatewayFleet(stage.world, 1.0)
+    fleet.start()
+    assert len(fleet.gateways) > 1
+    for name in ("member-1", "member-2"):
+        member = fleet.member_with(name, "group-1", (TOPIC,), GOOD)
+        member.start()
+        assert member._client is not None
+        member._client.move(0)
+        stage.run(40)
+        for partition in range(6):
+            stage.produce(10, partition)
+        stage.run(20)
+    fleet.gateways[0].kill()
+    for _ in range(10):
+        for partition in range(6):
+            stage.produce(1, partition)
+        stage.run(1)
+    stage.run(3)  # less than a lock takes to end
+    accepted = [row for row in stage.log() if row["to_state"] == "ACKNOWLEDGED"]
+    finished = sum(row["last_offset"] - row["first_offset"] + 1 for row in accepted)
+    assert (finished == 6 * 30) is not is_planted
+    assert stage.violations() == []

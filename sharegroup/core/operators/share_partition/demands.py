@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: How long a requester waits for a fetch's response after the fetch's deadline, in ms (Kafka's request.timeout.ms).
@@ -87,6 +87,17 @@ class Demands:
         standing = self.get(partition)
         self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
         return tuple(demand for demand in standing if demand.member_id == member_id)
+
+    def remove_requesters(
+        self, partition: int, requesters: Collection[str], member_id: str | None = None
+    ) -> tuple[Demand, ...]:
+        """Remove and return the waiting fetches that these requesters have sent, for `member_id` or for any member."""
+        standing = self.get(partition)
+        removed = tuple(
+            demand for demand in standing if demand.reply_to in requesters and member_id in (None, demand.member_id)
+        )
+        self.replace(partition, [demand for demand in standing if demand not in removed])
+        return removed
 
     def remove_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
         """Remove and return the member's waiting fetches whose sender is not the process `incarnation_id`.

@@ -229,7 +229,10 @@ class RequestHandler:
             state.requesters.record_acquisition(partition, member_id, request.requester, row.append_ms, epoch)
 
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
-        """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response."""
+        """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response.
+
+        A fetch for 0 records is not added, but gets an empty response too. It replaces only a fetch of its requester.
+        """
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, managed)
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
@@ -237,8 +240,12 @@ class RequestHandler:
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
             request.is_static, request.incarnation_id, is_first, request.reserves, request.member_epoch,
         )  # fmt: skip
-        replaced = self._state.demands.add(request.partition, demand)
-        return [self._state.demand_response(request.partition, old) for old in replaced]
+        if request.max_records:
+            ended = self._state.demands.add(request.partition, demand)
+        else:
+            requesters = (request.reply_to,)
+            ended = *self._state.demands.remove_requesters(request.partition, requesters, request.member_id), demand
+        return [self._state.demand_response(request.partition, old) for old in ended]
 
     def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
         """Release the member's records, because the fetch opens a new session. Return whether the member held records.

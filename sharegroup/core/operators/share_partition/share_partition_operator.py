@@ -23,8 +23,8 @@ Fetches. Demands are served after all rows of the batch have been processed, in 
 demands share new records evenly, so that a large one does not starve the others.
 
 Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
-its members when their records arrive. `reserve` requests are served after the demands. Reservations end when the lease
-of the gateway expires (`gateway_leases`).
+its members when their records arrive. `reserve` requests are served after the demands. When the lease of a gateway
+expires (`gateway_leases`), its reservations end, and so do its demands in the same share-partitions.
 
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
 of the log is not known yet. A request for a share-partition that is not loaded is kept for a limited time, because the
@@ -265,11 +265,19 @@ class SharePartitionOperator:
         send_topic_deleted(self._output, state.group_id, state.topic_id)
 
     def _end_leases(self, gateways: list[str]) -> None:
-        """End all reservations of these gateways, because their leases have expired."""
-        for _, managed in self._state.reserving():
+        """End all reservations and waiting fetches of these gateways, because their leases have expired.
+
+        If a gateway has died, its fetches would acquire records that nobody gets until their locks expire. If it lives,
+        it receives the empty responses and sends the fetches again.
+        """
+        state = self._state
+        for _, managed in state.reserving():
             for reserver in managed.window.reservers():
                 if requester_of(reserver) in gateways:
                     managed.unreserve(reserver)
+        for partition in state.demands.partitions():
+            for demand in state.demands.remove_requesters(partition, gateways):
+                self._output.respond(state.demand_response(partition, demand))
 
     def _tick(self, clock_ms: int) -> None:
         state = self._state

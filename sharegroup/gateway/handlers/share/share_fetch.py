@@ -157,7 +157,7 @@ class ShareApis:
             moved = self.sessions.move_partitions(context.session, readable)
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
-            served.unacquire_forgotten(list(forgotten_of(body.forgotten_topics_data)))
+            served.forget(list(forgotten_of(body.forgotten_topics_data)))
             await asyncio.sleep(0)  # send acknowledgement rows before looking for more records
             if fetches:
                 response.add_errors(faults)

@@ -43,6 +43,16 @@ def test_two_gateways_may_number_their_fetches_alike() -> None:
     assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
 
 
+def test_fetch_for_no_records_cancels_the_waiting_one_of_its_gateway() -> None:
+    requests = [fetch("f1"), fetch("f2", "m2"), fetch("f3")]
+    shard = waiting(*(replace(request, reply_to=gateway) for request, gateway in zip(requests, "aab", strict=True)))
+    output = shard.send(replace(fetch("f4", max_records=0), reply_to="a"), at=10)
+    assert [(response["id"], response["acquired"]) for response in output.responses] == [("f4", [])]
+    output = shard.send(replace(fetch("f5", "m2", max_records=0), reply_to="a"), at=20)
+    assert [(response["id"], response["acquired"]) for response in output.responses] == [("f2", []), ("f5", [])]
+    assert [response["id"] for response in shard.batch(log(10), at=30).responses] == ["f3"]
+
+
 def test_fetch_gets_records_up_to_the_known_end_of_the_log() -> None:
     shard = waiting(fetch("f1", max_records=10))
     output = shard.batch(log(8), at=10)

@@ -183,9 +183,19 @@ def test_reservation_of_an_ended_lease_leaves_no_trace() -> None:
 def test_records_of_an_ended_slice_before_another_one_go_to_waiting_members() -> None:
     shard = empty_shard(reserve("r1", 4))
     shard.send(reserve("r2", 4, OTHER), at=100)
-    output = shard.batch(log(6), leases_over(GATEWAY), shard.line(waiting("f1"), LEASE_MS), at=LEASE_MS + 1)
+    fetches = shard.line(waiting("f1", gateway=OTHER), LEASE_MS)
+    output = shard.batch(log(6), leases_over(GATEWAY), fetches, at=LEASE_MS + 1)
     assert [response["acquired"] for response in output.responses] == [[[0, 3, 1]]]
     assert reserved(shard.send(reserve("r3", 4), at=LEASE_MS + 2)) == [[[8, 11, 0]]]
+
+
+def test_fetches_of_a_gateway_end_with_its_lease() -> None:
+    shard = empty_shard(reserve("r1", 4), waiting("f1"), waiting("f2", "m2", OTHER))
+    output = shard.batch(log(4), leases_over(GATEWAY), at=LEASE_MS + 1)
+    assert [(response["id"], response["acquired"]) for response in output.responses] == [
+        ("f1", []),
+        ("f2", [[0, 3, 1]]),
+    ]
 
 
 def test_unreserved_offsets_go_to_another_gateway() -> None:

@@ -170,8 +170,27 @@ def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent(holder: Member, 
 def test_records_acquired_after_a_move_are_unacquired(waiting: Member, job: Job) -> None:
     job.receive(FETCH)
     waiting.stop_fetching()
+    assert job.receive(FETCH).max_records == 0
     job.acquire(0, 99)
     assert kinds_and_ranges(job) == [(UNACQUIRE, [(0, 99, 1)])]
+
+
+@pytest.mark.parametrize("end", [MemberPartition.forget, MemberPartition.stop_fetching, MemberPartition.drain])
+def test_demand_is_cancelled_when_the_member_stops_fetching(
+    waiting: Member, job: Job, end: Callable[[MemberPartition], None]
+) -> None:
+    job.receive(FETCH)
+    end(waiting)
+    end(waiting)
+    (row,) = job.unread()
+    assert (row.type, row.max_records, row.reply_to) == (FETCH, 0, "gateway")
+
+
+def test_a_forgotten_partition_can_be_fetched_again(waiting: Member, job: Job) -> None:
+    waiting.forget()
+    job.unread()
+    waiting.fetch(0)
+    assert [(row.type, row.max_records > 0) for row in job.unread()] == [(FETCH, True)]
 
 
 @pytest.mark.parametrize("end", [MemberPartition.close, MemberPartition.stop_fetching])

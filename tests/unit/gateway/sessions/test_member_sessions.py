@@ -68,7 +68,7 @@ class Nodes:
         moved = self.sessions.move_partitions(context.session, context.partitions)
         if epoch == 0:
             served.open([key for key in context.partitions if key not in moved])
-        served.unacquire_forgotten(forget)
+        served.forget(forget)
         for key in context.partitions:
             served.get_partition(key)
             served.begin_wait(key, now_ms)
