@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.share_members import Group, Record, keys
 from tests.integration.whole_log import whole_delivery_log
@@ -20,6 +22,7 @@ ROUND = 100
 MAX_BATCHES = 3
 
 
+@pytest.mark.thorough
 def test_a_member_goes_on_at_another_gateway(
     share_group_job: ShareGroupJobRun, producer: KafkaProducer, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def produce_one_by_one(
     return produced
 
 
+@pytest.mark.thorough
 def test_records_are_delivered_with_locks_of_a_second(
     reserving_gateway: GatewayProcess,
     metrics_port: int,

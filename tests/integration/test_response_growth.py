@@ -36,7 +36,7 @@ def key_that(moves_to: Callable[[int], bool]) -> str:
     raise AssertionError
 
 
-@pytest.fixture(params=["to a new partition", "to one that was there"])
+@pytest.fixture(params=["to a new partition", pytest.param("to one that was there", marks=pytest.mark.thorough)])
 def key(request: pytest.FixtureRequest) -> str:
     is_new = request.param == "to a new partition"
     return key_that(lambda partition: (partition >= BEFORE) == is_new)

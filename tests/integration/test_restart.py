@@ -54,7 +54,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         job.await_running()
         for query in ("group_coordinator", "share_partition"):
             assert job.next_batch(query) > 0, "it reports that it runs when it has answered"
-        client, topic, load = job.client(), new_topic(1, 20), new_topic(1, LOAD)
+        client, topic = job.client(), new_topic(1, 20)
         holder = RawMember(client, job.new_group("restart_lock"))
         waiter = RawMember(client, holder.group_id)
         for member in (holder, waiter):
@@ -87,7 +87,20 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 2))
         resources.close()
 
-        # SIGTERM under load: the job ends between batches, and the next one answers what is left.
+        # SIGTERM when there is nothing to do.
+        assert job.process.terminate() == 0
+        assert " ERROR sharegroup" not in job.log
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.thorough
+def test_sigterm_under_load_ends_the_job_between_batches(
+    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="sigterm-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        client, load = job.client(), new_topic(1, LOAD)
         loader = RawMember(client, job.new_group())  # its locks outlive any restart
         loader.join({load: 1})
         one_by_one = [replace(loader.fetch_request(load, 0, 1), member_id=f"w{n}") for n in range(LOAD)]
@@ -99,9 +112,6 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
             offset for acquired in answers for first, last, _ in acquired for offset in range(first, last + 1)
         )
         assert offsets == list(range(LOAD))
-
-        # SIGTERM when there is nothing to do.
-        assert job.process.terminate() == 0
         assert " ERROR sharegroup" not in job.log
 
 
