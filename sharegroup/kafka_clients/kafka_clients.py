@@ -123,7 +123,7 @@ class KafkaRowProducer:
             )
 
     def announce_leader(self) -> None:
-        """Broadcast to all readers of responses that a job has started to serve share-partitions.
+        """Announce to all gateways and members that a job has started to serve share-partitions.
 
         Raises KafkaUnavailableError if the brokers do not store the rows.
         """

@@ -67,5 +67,5 @@ class OutageLogs:
             outage.report_success()
 
     def discard(self, key: Hashable) -> None:
-        """Remove a key that no longer exists, without a line."""
+        """Remove a key that no longer exists, without logging it."""
         self._failing.pop(key, None)

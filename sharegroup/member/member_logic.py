@@ -293,7 +293,7 @@ class MemberLogic:
     # -- metrics ---------------------------------------------------------------------------------------------------
 
     def count_batch(self, records: int, now_ms: int) -> None:
-        """Count the start of a batch with `records` records as a poll, as Kafka's consumer metrics do."""
+        """Record the start of a batch of `records` records as one poll in the metrics of the consumer."""
         self.metrics.poll_began(now_ms)
         if self._finished_ms is not None:
             self.metrics.poll_idle.record(now_ms - self._finished_ms, now_ms)

@@ -207,7 +207,7 @@ class InFlight:
                 yield from piece.available.items(first, last)
 
     def has_delivered(self, times: int, first: int, last: int) -> bool:
-        """Return whether an AVAILABLE record of first..last was delivered at least `times` times (2 or more)."""
+        """Return whether any AVAILABLE record in first..last was delivered at least `times` (2 or more) times."""
         low, high = self._between(first, last)
         return any(
             piece.most_delivered >= times and piece.available.has_delivered(times, first, last)

@@ -81,7 +81,7 @@ class TopicFields:
         container: the message class that contains the list of topics in the response.
         index: the field with the partition number in the request; empty if the partitions are plain numbers.
         error: the field with the error code of a partition in the response.
-        blank: {response field: value} for a rejected partition, for fields that must not have their default value.
+        blank: {response field: value} to set for a rejected partition, where the field's default would be wrong.
     """
 
     container: type[DataContainer]

@@ -185,7 +185,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add a batch, and list the acquired offsets in it, but not more than an exact record limit allows."""
+        """Add a batch to the response, and list its acquired offsets. An exact MaxRecords limits the list."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset

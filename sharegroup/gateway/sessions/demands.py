@@ -22,7 +22,7 @@ class FetchDemand(NamedTuple):
         records: the number of records that it requests.
         is_ahead: whether it was sent while no fetch of the client waited for records.
         linger_ms: how long it may wait at the job for other demands.
-        is_round: whether it waits at the job only briefly, because the client's fetch has MinBytes 0.
+        is_round: whether the job must respond soon, even without records, because the client's fetch has MinBytes 0.
     """
 
     id: str

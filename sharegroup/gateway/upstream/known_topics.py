@@ -95,7 +95,7 @@ class KnownTopics:
         return is_new
 
     def discard_deleted(self, topic_id: uuid.UUID) -> None:
-        """Remove the mark of a deleted topic. If brokers still return the topic, it exists again."""
+        """Stop treating a topic as deleted. If brokers still return it, it counts as an existing topic again."""
         self._deleted.pop(topic_id, None)
 
     def _topics_of(self, metadata: MetadataResponse) -> dict[str, Topic]:

@@ -193,7 +193,7 @@ class CommitSteps:
         return max(writer.newest_batch(query_id) for writer in self.writers if table in (None, writer.spec.name))
 
     def newest_batches(self) -> dict[str, int]:
-        """Return this query's newest batch in each table that steps 2 and 3 commit: all except `delivery_log`."""
+        """Return {table: id of this query's newest batch in it}, for all tables except `delivery_log`."""
         return {writer.spec.name: writer.newest_batch(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:

@@ -73,7 +73,7 @@ class LogOffsetQueries:
     ) -> dict[TopicIdPartition, PartitionLog]:
         """Return the offsets of the wanted logs.
 
-        A log is left out if its leader does not respond, or if its topic name does not refer to its topic id now.
+        A log is left out if its leader does not respond, or if its topic was deleted or created again under its name.
 
         `known` has the previous offsets, of these and other logs. `committed` names the topics whose last stable
         offsets are requested as well. Start offsets are requested for logs in `whole`, for logs without previous

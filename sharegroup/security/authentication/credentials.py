@@ -66,7 +66,7 @@ class ScramCredential:
 
 
 class Credentials:
-    """The users of the file. A client cannot distinguish an unknown user from a wrong password.
+    """The users in the credentials file. A client cannot distinguish an unknown user from a wrong password.
 
     The login of an unknown user is verified with a decoy credential. The decoy resembles the credential of a known
     user: it has the same mechanism, salt length and number of iterations, which determines how long a check takes. The
@@ -149,7 +149,7 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise InvalidConfigError(path, [f"cannot be read: not valid YAML{where}"]) from None
     if not isinstance(entries, dict) or not entries:
-        raise InvalidConfigError(path, ["must be a mapping of users to their entries"])
+        raise InvalidConfigError(path, ["must map each user to its credentials"])
     users: dict[str, Mapping[str, ScramCredential]] = {}
     problems = []
     for user, entry in entries.items():

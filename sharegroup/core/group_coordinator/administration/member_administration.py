@@ -119,9 +119,9 @@ def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now
 
 
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
-    """Return whether a gateway may still respond to acknowledgements of the member before the job processes them.
+    """Return whether a gateway may still confirm the member's acknowledgements ahead of the job.
 
-    A gateway may do so until the session deadline that it received for the member, but never for a static member.
+    It may until the session deadline that it received for the member. It never does for a static member.
     """
     if member.is_static:
         return False

@@ -197,8 +197,8 @@ class ManagedPartition:
     ) -> None:
         """Release the records of a departed member.
 
-        `delivered` are the ranges that the gateway sent to the member (None: all). The deliveries of other records are
-        undone.
+        `delivered` are the ranges that the gateway sent to the member (None: all). Its other records do not count as
+        delivered: their delivery counts are reduced again.
         """
         if delivered is not None:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))

@@ -187,7 +187,7 @@ class ShardState:
         return sorted({gateway for gateways in self._reserving.values() for gateway in gateways})
 
     def reserving(self) -> Iterator[tuple[int, ManagedPartition]]:
-        """Yield the share-partitions that may have reservations, restored if necessary."""
+        """Yield the share-partitions that may have reservations. They are restored if this batch has not used them."""
         for partition in sorted({*self._reserving, *self._touched}):
             if (managed := self.get(partition)) is not None:
                 yield partition, managed
