@@ -540,7 +540,8 @@ class SharePartition:
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
         """Return an InFlightRecord without a holder.
 
-        A finished record keeps its fetch batch only while there are loaded holes, because only then `_advance` uses it.
+        A finished record keeps its fetch batch only while there are loaded holes (offsets without a state).
+        `_advance` uses it only then.
         """
         if state.is_terminal and self._hole_cursor is None:
             return InFlightRecord(state, count)

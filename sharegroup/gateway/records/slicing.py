@@ -199,8 +199,8 @@ class _Response:
     def skip_to(self, walk: _Walk, last_offset: int) -> None:
         """Advance past `last_offset` without adding a batch.
 
-        The acquired offsets that are passed are in no data batch. Those in the part of the log that has been read are
-        gaps. All others stay in the buffer.
+        None of the acquired offsets that are passed is in a data batch. Those within `_covered` have been read from the
+        log, so they are gaps. All others stay in the buffer.
         """
         covered_first, covered_last = self._covered
         for first, last, count in walk.take(last_offset):

@@ -268,7 +268,7 @@ class Waiting:
         self._end = time.monotonic() + limit_ms / 1000
 
     def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
-        """Return how long to wait now, in ms: until the deadline (if any) or the limit, and at most `slice_ms`."""
+        """Return how long to wait now, in ms: until the time limit or an earlier deadline, but at most `slice_ms`."""
         left = int((self._end - time.monotonic()) * 1000)
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))

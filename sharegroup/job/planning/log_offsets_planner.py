@@ -62,9 +62,9 @@ class LogOffsetsPlanner:
     ) -> SourceOffset | None:
         """Return the offset after `before`; None if nothing has changed.
 
-        `handover` comes from the driver. `requested` has the ids of topics that unread requests concern; their logs are
-        polled now, because members wait for records. `safe_ms` is a time by the brokers' clocks; all requests appended
-        before it have been read. It is 0 if no such time is known.
+        `handover` comes from the driver. `requested` has the ids of the topics of unread requests. Their logs are
+        polled now, because members wait for records. All requests appended before `safe_ms` (by the brokers' clocks)
+        have been read. It is 0 if no such time is known.
         """
         # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
         known, self._known = self._known, None

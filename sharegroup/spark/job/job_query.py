@@ -145,7 +145,7 @@ class JobQuery:
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
         logger.info(
-            "query %(query)s leads with epoch %(leader_epoch)d, id %(query_id)s",
+            "query %(query)s is the leader with epoch %(leader_epoch)d, query id %(query_id)s",
             LogFields(query=self.name, leader_epoch=self._steps.leader_epoch, query_id=self._steps.query_id),
         )
 

@@ -44,7 +44,8 @@ class PresentRecords:
             offsets = self._unobserved.select("topic", F.col("partition").cast("long"), "offset").toArrow()
         except Exception as error:  # noqa: BLE001 - the records are handled and must not be delivered again
             logger.warning(
-                "failed to read the offsets of a batch; gaps in it are accepted: %(error)s", LogFields(error=error)
+                "failed to read the offsets of a batch; gaps in it are sent as ACCEPT, not GAP: %(error)s",
+                LogFields(error=error),
             )
             return acknowledgements
         return mark_gaps(acknowledgements, present_offsets(offsets, self._ranges))
