@@ -272,10 +272,12 @@ class Judge:
                 story.hold = None
 
     def gives_back(self, member_id: str, key: Key, batches: Iterable[AcknowledgementBatch]) -> None:
-        """Report records whose newest delivery may not count, because the member has not used them."""
+        """Report records that the member has not used: their newest delivery may not count, and their lock ends."""
         for story in self._known(key, batches):
             if story.deliveries and story.deliveries[-1].member == member_id:
                 story.deliveries.pop()
+            if story.hold is not None and story.hold.member == member_id:
+                story.hold = None
 
     def _known(self, key: Key, batches: Iterable[AcknowledgementBatch]) -> Iterator[_Story]:
         """Yield what is known of each record in these batches."""

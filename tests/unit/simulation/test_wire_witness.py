@@ -128,6 +128,19 @@ def rules_of_members_who_are_late() -> set[str]:
     return found
 
 
+@pytest.mark.parametrize(("is_unused", "rules"), [(True, []), (False, ["held by another"])])
+def test_unused_records_are_let_go_by_a_request_that_renews_others(is_unused: bool, rules: list[str]) -> None:
+    member = Member()
+    member.asks(AcknowledgeType.RENEW, 0)
+    released = (AcknowledgementBatch(0, 0, (AcknowledgeType.RELEASE,)),)
+    unused = released if is_unused else ()
+    request = Acknowledgement(9, member.place, "m", released, True, member.world.clock.now_ms, unused)
+    member.witness.acknowledge_sent(request)
+    member.witness.acknowledge_answered(request, 0, LOCK_MS)
+    member.gets(1 if is_unused else 2, (0,), "another")
+    assert member.rules() == rules
+
+
 def test_members_who_are_late_are_refused() -> None:
     assert rules_of_members_who_are_late() == set()
 
