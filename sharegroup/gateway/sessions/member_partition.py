@@ -91,6 +91,8 @@ class MemberPartition:
         #: time. Later demands do not report it. Otherwise a job that restarts from the tables might release records
         #: that the member has received since then.
         self._opened_ms, self._opening_id = -1, ""
+        #: Whether the job has released what an earlier process of a static member held.
+        self._has_opened = False
         self.read_ahead = read_ahead
         self.holdings = Holdings()
         self._job = job
@@ -225,6 +227,7 @@ class MemberPartition:
             self.on_change()
             return
         self.rounds += response.id == self._last_id  # a demand that was replaced gets an empty response
+        self._has_opened = self._opened_ms >= 0
         now_ms = self._job.now_ms()
         if not self.read_ahead.add_response(
             response.id,
@@ -348,7 +351,7 @@ class MemberPartition:
         records, and the static member acquires them before other members can.
         """
         if self.is_static:
-            self._opened_ms, self._opening_id = self._job.now_ms(), ""
+            self._opened_ms, self._opening_id, self._has_opened = self._job.now_ms(), "", False
             return
         self._job.append_soon(ReleaseMemberRequest(*self._row_header(), opened_ms=self._job.now_ms()))
 
@@ -362,9 +365,15 @@ class MemberPartition:
         if len(delivered) > MAX_RANGES_PER_ROW:
             self.unacquire(ahead)  # then wider ranges may describe what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
-        requester = self._job.reply_to
+        is_complete = not self.is_static or self._has_opened
+        if not is_complete:  # the member may still hold records that an earlier process was sent
+            self.unacquire(ahead)
         self._job.append_soon(
-            ReleaseMemberRequest(*self._row_header(), delivered=tuple(delivered), requester=requester)
+            ReleaseMemberRequest(
+                *self._row_header(),
+                delivered=tuple(delivered) if is_complete else None,
+                requester=self._job.reply_to,
+            )
         )
 
     def stop_fetching(self) -> None:

@@ -143,7 +143,8 @@ class ReleaseMemberRequest(PartitionRequest):
     def _omitted_fields(self) -> tuple[str, ...]:
         if self.delivered is not None:
             return ("opened_ms",)
-        return ("delivered", "requester") if self.opened_ms >= 0 else ("delivered", "requester", "opened_ms")
+        requester = () if self.requester else ("requester",)
+        return ("delivered", *requester) if self.opened_ms >= 0 else ("delivered", *requester, "opened_ms")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     FetchRequest,
     SharePartitionRequest,
     UnacquireRequest,
+    decode_share_partition_request,
 )
 from sharegroup.protocol.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.topic_ids import topic_id_text
@@ -412,6 +413,16 @@ def test_static_member_releases_its_records_when_it_ends_its_session(named: Node
     named.sessions.end_session(final.session, is_final=True)
     (row,) = named.rows()
     assert (row.type, row.member_id, row.incarnation_id) == (RELEASE_MEMBER, "stored", "m")
+    assert row.delivered == (OffsetRange(0, 3),)
+
+
+def test_static_member_may_hold_what_an_earlier_process_was_sent(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.rows()
+    named.sessions.end_session(context.session, is_final=True)
+    (row,) = named.rows()
+    assert (row.type, row.delivered, row.requester) == (RELEASE_MEMBER, None, "gateway")
+    assert decode_share_partition_request(row.encode().decode()) == row
 
 
 def test_static_member_requests_its_records_in_a_new_session(named: Nodes) -> None:
