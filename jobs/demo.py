@@ -157,7 +157,7 @@ class Demo:
         self._log_end_offsets = {(TOPIC, p): len(range(p, until, PARTITIONS)) for p in range(PARTITIONS)}
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
-        """Start the Kafka clients. They wait for the job, as always when it is not running."""
+        """Start the Kafka clients. If the job is still starting, they wait until it is running."""
         self._display.print_line(f"starting {UNMODIFIED} unmodified Kafka clients and a Python client at the gateway")
         clients = [KafkaClient(gateway.bootstrap_servers, number) for number in range(1, UNMODIFIED + 1)]
         clients.append(PythonClient(gateway.bootstrap_servers, 1))

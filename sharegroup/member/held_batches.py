@@ -224,7 +224,7 @@ class HeldBatches:
         self._awaited = tuple(ranges)
 
     def rerun(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
-        """Make a batch of an earlier process the running batch, and remove its ranges from the queue."""
+        """Set the running batch to a batch of an earlier process, and remove its ranges from the queue."""
         self._awaited = ()
         self._withdraw(now_ms)
         self._queued = _without(self._queued, ranges)

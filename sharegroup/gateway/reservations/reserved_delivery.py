@@ -438,7 +438,7 @@ class ReservedDelivery:
 
 
 def _is_unwanted(partition: ReservedPartition, now_ms: int) -> bool:
-    """Return whether the reservation must be returned to the job, because no member has waited recently."""
+    """Return whether the reservation must be returned to the job, because no member has recently waited for records."""
     idle_ms = now_ms - partition.waited_ms
     if idle_ms < IDLE_MS:
         return False

@@ -200,15 +200,15 @@ class UpstreamCluster:
         return self.topic_by_id(topic_id) is not None
 
     def expire_seen_topics(self) -> None:
-        """For the next second, check topics again at each use, because topics are being changed."""
+        """For the next second, check a topic at each use, even if it was just checked. Topics are being changed."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 
     def mark_deleted(self, topic_id: uuid.UUID) -> None:
         """Mark a topic as deleted, because the job has reported its deletion.
 
-        Brokers may still return the topic for a while, which has no effect for `DELETED_FOR_S`. A new topic of the same
-        name has another id.
+        If brokers still return the topic, it is ignored for `DELETED_FOR_S` seconds. A new topic of the same name has
+        another id, so it is not affected.
         """
         if self._known.mark_deleted(topic_id):
             asyncio.get_running_loop().call_later(DELETED_FOR_S, self._known.discard_deleted, topic_id)

@@ -123,7 +123,7 @@ class LogOffsetQueries:
     def fetch_offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
     ) -> dict[TopicPartition, int | None]:
-        """Return, for each log with a response, the first offset at or after a time (ms); None if there is none."""
+        """Return {log: first offset at or after a time (ms), or None}. Logs without a response are omitted."""
 
         def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))

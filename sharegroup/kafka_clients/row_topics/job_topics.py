@@ -106,7 +106,7 @@ def _describe_configs(admin: KafkaAdminClient, names: Collection[str]) -> TopicC
 
 
 def _check_topics(configs: TopicConfigs, timed: Collection[str]) -> None:
-    """Raise UnfitTopicsError with all problems; log a warning for topics whose configs may not be described."""
+    """Raise UnfitTopicsError with all problems; log a warning for topics that the caller is not allowed to describe."""
     problems = []
     for name, found in configs.items():
         if not found:
