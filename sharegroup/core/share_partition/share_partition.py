@@ -390,7 +390,7 @@ class SharePartition:
         return Outcome(transitions, lost_locks_over=over)
 
     def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
-        """Release `ranges`, which must be ACQUIRED. A gateway assigned them to a member after it had left."""
+        """Release `ranges`, which must be ACQUIRED, because their member has left."""
         return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
@@ -461,6 +461,10 @@ class SharePartition:
     def undelivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that `member_id` holds and that `delivered` does not contain."""
         return subtract_ranges(self._window.held_ranges(member_id), delivered)
+
+    def delivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges that `member_id` holds and that `delivered` contains."""
+        return subtract_ranges(self._window.held_ranges(member_id), self.undelivered_ranges(member_id, delivered))
 
     def move_log_start(self, offset: int) -> Outcome:
         """Set the log start to `offset`. Records in flight below `offset` are lost, even if they are acquired.

@@ -204,6 +204,12 @@ class ManagedPartition:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
+    def release_delivered(
+        self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None
+    ) -> None:
+        """Release those of the member's records that are in `delivered` (None: no records)."""
+        self._replay(self.window.release(self.window.delivered_ranges(member_id, delivered or ()), config))
+
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> None:
         """Reserve offsets until `reserver` (a gateway in one reservation epoch) holds at least `records` of them.
 

@@ -265,9 +265,14 @@ class RequestHandler:
         """Release the records of a member that left or whose session ended.
 
         Nothing is released if the row is repeated, if the member has joined again since, or if another gateway still
-        has a session with the member.
+        has a session with the member. If it is unknown through which gateway the member acquired its records, only
+        those are released that the gateway of this session says it has delivered. The others may have been delivered
+        by another gateway, and stay acquired until their locks expire.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
+        is_known = not request.requester or state.requesters.has_acquired_through(
+            partition, member_id, request.requester
+        )
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)
         is_old = state.requesters.has_fetched_since(
             partition, member_id, request.opened_ms
@@ -280,6 +285,7 @@ class RequestHandler:
                 state.incarnations.remove(partition, member_id)
             given_up = state.demands.remove_member(partition, member_id)
             responses += [state.demand_response(partition, demand) for demand in given_up]
-            managed.release_member(member_id, state.config(partition), request.delivered)
+            release = managed.release_member if is_known else managed.release_delivered
+            release(member_id, state.config(partition), request.delivered)
             state.requesters.remove_member(partition, member_id)
         return [*responses, ReleaseMemberResponse(*response_header(request))]

@@ -81,6 +81,13 @@ class Requesters:
         times.pop(requester, None)
         return False
 
+    def has_acquired_through(self, partition: int, member_id: str, requester: str) -> bool:
+        """Return whether the member is known to have acquired records through the requester.
+
+        After a start without a checkpoint, this is unknown for the records acquired before, and the result is False.
+        """
+        return requester in self._members.get(partition, {}).get(member_id, {})
+
     def has_fetched_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
         """Return whether the member has got records by a fetch or assignment that was appended at or after `opened_ms`.
 

@@ -318,6 +318,18 @@ def test_session_that_ends_late_keeps_records_of_a_newer_session() -> None:
     ]
 
 
+def test_session_that_ends_after_a_start_from_the_tables_releases_what_it_sent() -> None:
+    """The tables do not contain the gateways, so the other records may be those of a session at another gateway."""
+    shard = ShardDriver()
+    header, held = [0, 1, 1, 0, 0, T0, 0, 1], [[0, 9, 1, 1, "m1", T0 + LOCK_MS]]
+    shard.batch(config(), load(0, (0, 20), header=header, batches=held), at=0)
+    shard.send(end_of_session("r1", "a", (0, 3), (20, 29)), at=1)
+    assert shard.window() == [
+        [0, 3, "AVAILABLE", 1, None, None],
+        [4, 9, "ACQUIRED", 1, "m1", LOCK_MS],
+    ]
+
+
 def test_first_of_two_sessions_to_end_releases_nothing() -> None:
     """The first gateway did not notice that its member had left, so its read-ahead acquired records again."""
     shard = ShardDriver()
