@@ -23,6 +23,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 
+# Compiled modules are kept below .venv, even where the environment turns this off: the targets start many Python
+# processes, and each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+
 # A bare "make" prints the lines above.
 .PHONY: help
 help:
@@ -68,12 +73,17 @@ lint: $(STAMPS)/dev
 $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
+# Compiles the tests and all that they import once, instead of once in each process of the tests.
+.PHONY: compile-tests
+compile-tests: $(STAMPS)/dev
+	@scripts/quietly.sh $(PY) -m pytest $(TESTS) --collect-only --quiet
+
 # Three processes for two cores: tests of the job wait for it half of their time.
 TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa compile-tests
 	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope --hypothesis-profile=quick \
 		-m "not thorough and not long"
 
