@@ -1,8 +1,10 @@
 """Fixtures of all tiers. A tier is a directory, by cost; the first three need no JVM, nor any fixture that has one."""
 
 import inspect
+import logging
 import os
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from sharegroup.kafka_clients import kafka_client_log
 from sharegroup.spark.jars import QUICK_START
 from tests.class_archive import spark_options
 
@@ -47,6 +50,17 @@ settings.load_profile("fixed")
 # For every JVM of Spark and every broker that tests start.
 os.environ.setdefault("KAFKA_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
+
+
+def _is_no_late_line(record: logging.LogRecord) -> bool:
+    """Return False for the line that ends an outage of an earlier test, which a timer writes up to a minute later."""
+    return record.name != kafka_client_log.__name__ or record.thread == threading.main_thread().ident
+
+
+@pytest.fixture(autouse=True)
+def no_late_outage_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Keeps log lines about earlier tests out of `caplog`."""
+    caplog.handler.addFilter(_is_no_late_line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
