@@ -74,7 +74,7 @@ class LogChanges:
         return due
 
     def _detect_deleted_topics(self, poll: SourcePoll) -> None:
-        """Notify the shards of each deleted topic once, and again when one of its share-partitions is added."""
+        """Report each deleted topic once to the shards of its share-partitions, also to those that are added later."""
         known, listing = poll.known, poll.known.listing
         names = self._topics.pop_updated_names() | {key.topic for key in poll.added}
         for name in sorted(names):

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from kafka.protocol import admin, consumer, metadata, sasl
 
@@ -46,6 +48,21 @@ def _versions_of(rule: Rule) -> range:
 OWN_VERSIONS = [(message, version) for message in OWN_REQUESTS for version in _versions(message)]
 PASSED_VERSIONS = [(rule, version) for rule in RULES.values() if rule.request for version in _versions_of(rule)]
 DECODED_VERSIONS = OWN_VERSIONS + [(rule.request, version) for rule, version in PASSED_VERSIONS]
+
+
+def version_params(versions: Sequence[tuple[Any, int]]) -> list[Any]:
+    """Return a parameter for each version. Those between the oldest and the newest of a request are thorough."""
+    by_request: dict[str, list[int]] = {}
+    for request, version in versions:
+        by_request.setdefault(request.name, []).append(version)
+    return [
+        pytest.param(
+            request, version, id=f"{request.name}-{version}", marks=() if is_edge else (pytest.mark.thorough,)
+        )
+        for request, version in versions
+        for is_edge in [version in (min(by_request[request.name]), max(by_request[request.name]))]
+    ]
+
 
 _NUMBERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _IDS = st.one_of(st.none(), st.builds(uuid.UUID, int=st.integers(1, 2**128 - 1)))

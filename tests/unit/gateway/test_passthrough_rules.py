@@ -15,11 +15,10 @@ from sharegroup.gateway.passthrough.rule import Rule
 from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.kafka_clients.connections.headers import decode_response, read_header
 from sharegroup.security.acl import Resource
-from tests.unit.gateway.own_requests import PASSED_VERSIONS, bodies
+from tests.unit.gateway.own_requests import PASSED_VERSIONS, bodies, version_params
 from tests.unit.gateway.passthrough_cases import ALICE, RecordingAuthorization, alice_acl, authorize_with
 
 EVERYTHING = ("All topic *", "All group *", "All transactional_id *", "All cluster")
-IDS = [f"{rule.name}-{version}" for rule, version in PASSED_VERSIONS]
 #: The fields of responses that have the error of a missing right.
 ERROR_FIELDS = {"error_code", "partition_error_code"}
 
@@ -59,7 +58,7 @@ def has_gaps(message: Any) -> bool:
     return not all(lists) or any(map(has_gaps, nested))
 
 
-@pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
+@pytest.mark.parametrize(("rule", "version"), version_params(PASSED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_caller_with_all_rights_is_not_denied(rule: Rule, version: int, data: st.DataObject) -> None:
@@ -81,7 +80,7 @@ def test_caller_with_all_rights_is_not_denied(rule: Rule, version: int, data: st
     assert not security.denials
 
 
-@pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
+@pytest.mark.parametrize(("rule", "version"), version_params(PASSED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_request_without_any_right_is_rejected_and_not_forwarded(rule: Rule, version: int, data: st.DataObject) -> None:

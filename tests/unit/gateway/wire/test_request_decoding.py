@@ -19,15 +19,11 @@ from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request, decode_untagged
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, UnknownVersionError, read_header
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
-from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies
+from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies, version_params
 from tests.unit.gateway.wire_bytes import decode, request_frame, varint
 
 #: The other two have their own decoder and tests.
 BY_SCHEMA = [(message, version) for message, version in DECODED_VERSIONS if message not in request_decoding._OWN]
-
-
-def ids(versions: list[tuple[Any, int]]) -> list[str]:
-    return [f"{message.name}-{version}" for message, version in versions]
 
 
 def share_fetch(batches: int) -> Any:
@@ -44,7 +40,7 @@ def share_fetch(batches: int) -> Any:
     )
 
 
-@pytest.mark.parametrize(("message", "version"), BY_SCHEMA, ids=ids(BY_SCHEMA))
+@pytest.mark.parametrize(("message", "version"), version_params(BY_SCHEMA))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
@@ -59,7 +55,7 @@ def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.D
     assert ours.to_dict(json=False) == original.to_dict(json=False)
 
 
-@pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
+@pytest.mark.parametrize(("message", "version"), version_params(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_truncated_request_is_malformed(message: Any, version: int, data: st.DataObject) -> None:
@@ -69,7 +65,7 @@ def test_truncated_request_is_malformed(message: Any, version: int, data: st.Dat
             decode(message, frame[:end])
 
 
-@pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
+@pytest.mark.parametrize(("message", "version"), version_params(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_bytes_are_a_request_or_malformed(message: Any, version: int, data: st.DataObject) -> None:
