@@ -98,8 +98,8 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
         again.finish_batch(0, [Output("k", T0, positions={0: 4}).encode()])
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
-        "query q: batch 0 ran again, and its effects differ from those of its first run: position of request partition 0 "
-        "(5 before, 4 now); checkpoint dropped, the query recovers from the tables"
+        "query q: batch 0 ran again, and its effects differ from those of its first run: position of request "
+        "partition 0 (5 before, 4 now); checkpoint dropped, the query recovers from the tables"
     ]
 
 

@@ -62,7 +62,8 @@ def reject_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], 
         rules = _changes(recorded, entry, "rules")
         cause = f"; changed configuration: {', '.join(rules)}" if rules else ""
         raise RepeatedBatchError(
-            f"batch {batch_id} ran again, and its effects differ from those of its first run: {', '.join(effects)}{cause}"
+            f"batch {batch_id} ran again, and its effects differ from those of its first run: "
+            f"{', '.join(effects)}{cause}"
         )
 
 

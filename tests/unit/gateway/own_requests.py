@@ -56,9 +56,7 @@ def version_params(versions: Sequence[tuple[Any, int]]) -> list[Any]:
     for request, version in versions:
         by_request.setdefault(request.name, []).append(version)
     return [
-        pytest.param(
-            request, version, id=f"{request.name}-{version}", marks=() if is_edge else (pytest.mark.thorough,)
-        )
+        pytest.param(request, version, id=f"{request.name}-{version}", marks=() if is_edge else (pytest.mark.thorough,))
         for request, version in versions
         for is_edge in [version in (min(by_request[request.name]), max(by_request[request.name]))]
     ]
