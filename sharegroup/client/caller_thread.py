@@ -46,9 +46,9 @@ class CallerThread(LoopCaller):
         """
 
         def end() -> None:
-            """Do nothing. In the queue, this function marks that the future of this `result` call is done.
+            """Do nothing. `result` puts this function in the queue to mark that its future is done.
 
-            Each `result` call has its own mark, so a mark that an interrupted call left behind has no effect.
+            Each `result` call has its own function, so one that an interrupted call left behind has no effect.
             """
 
         future.add_done_callback(lambda _: self._calls.put(end))

@@ -1,7 +1,7 @@
-"""Logging of a Spark job of this project: readable lines, limited so that they cannot fill a disk.
+"""Logging of a Spark job of this project: readable lines, and files of limited size.
 
 This module configures Python's log. The file `log4j2.properties` beside this module configures the log of Spark's JVM.
-The command line names that file; conf/log4j2.properties is a copy.
+The `spark-submit` command line names that file; conf/log4j2.properties is a copy of it.
 """
 
 import logging

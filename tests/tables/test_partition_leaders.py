@@ -64,7 +64,7 @@ def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest
     found = leaders.with_leader([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
     leaders.record_response("orders", [O0], 63_500)
-    assert caplog.messages[1:] == ["topic orders: log offsets are polled again; polling failed for 63.5 s"]
+    assert caplog.messages[1:] == ["topic orders: polling of log offsets works again after it failed for 63.5 s"]
     leaders.record_no_response("orders", 3, [O0], 80_000)
     assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}

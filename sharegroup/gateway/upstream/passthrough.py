@@ -104,7 +104,7 @@ class Passthrough:
             self._is_closed
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
-            raise UpstreamUnavailableError("the client has disconnected")
+            raise UpstreamUnavailableError("the gateway's client has disconnected")
         self._connection = connection
         return connection
 

@@ -350,7 +350,7 @@ class CommitSteps:
         self._first.commit(self.query_id, batch.batch_id, added, info)
 
     def _defer_rows(self, batch: Batch) -> None:
-        """Run step 5: defer the write, or wait for it if too many rows are deferred."""
+        """Run step 5: let the rows be written later, or write them now if too many rows wait to be written."""
         query_id, leader_epoch = self.query_id, self.leader_epoch
         for deferred in self._deferred:
             rows = batch.tables.get(deferred.spec.name)

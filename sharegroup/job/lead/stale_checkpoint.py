@@ -90,7 +90,8 @@ def reject_checkpoint_ahead(
 ) -> None:
     """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.
 
-    `committed` returns the newest batch of the checkpoint's query in a table. `checkpoint` is None if there is none.
+    `committed` returns the newest batch that the checkpoint's query has committed to a table, by the table's name.
+    `checkpoint` is None if the query has none.
     `beside` is the path of the other query's checkpoint. If it is given, the error says to remove that checkpoint too,
     because the other query has read these tables.
     """

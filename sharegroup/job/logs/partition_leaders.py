@@ -66,7 +66,7 @@ class PartitionLeaders:
             del self._troubles[topic]
             if trouble.logged:
                 logger.warning(
-                    "topic %(topic)s: log offsets are polled again; polling failed for %(duration_s).1f s",
+                    "topic %(topic)s: polling of log offsets works again after it failed for %(duration_s).1f s",
                     LogFields(topic=topic, duration_s=(now_ms - trouble.began_ms) / 1000),
                 )
 

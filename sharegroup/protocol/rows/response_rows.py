@@ -97,7 +97,7 @@ def decode_responses(value: bytes) -> list[Response]:
 def _response(row: Any) -> Response:
     try:
         if not isinstance(row, dict):
-            raise TypeError("it is not a JSON object")
+            raise TypeError("the row is not a JSON object")
         kind: type[Any] = (
             _OF_SHARE_PARTITION.get(row["type"], SharePartitionRejection)
             if "topic" in row

@@ -28,7 +28,7 @@ def file_values(config: Config) -> dict[str, Any]:
 class ConfigPoll:
     """Computes the effective configs of groups from the configuration file and the table `share_group_configs`.
 
-    `values` is the result of `file_values`.
+    `values` are the configs in the file, as `file_values` returns them.
     """
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:

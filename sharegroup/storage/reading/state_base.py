@@ -52,7 +52,7 @@ def cut_of(base: DeltaTable) -> Cut | None:
 
 
 class StateBases:
-    """Finds the versions of the base (the table `share_group_state_base`) that a reader of the state can use.
+    """Finds the version of the base (the table `share_group_state_base`) that fits the version of the state to be read.
 
     A reader keeps one instance, because it caches a handle of the table. `options` are storage options.
     """

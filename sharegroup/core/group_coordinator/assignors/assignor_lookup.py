@@ -57,7 +57,7 @@ class AssignorClass:
             }
         except Exception:  # of any kind, so that other groups are not affected
             logger.exception(
-                "assignor %(resource)s failed; using the assignor simple instead", LogFields(resource=self._name)
+                "assignor %(resource)s failed; the assignor 'simple' is used instead", LogFields(resource=self._name)
             )
             return BUILT_IN["simple"].assign(group, topics)
 

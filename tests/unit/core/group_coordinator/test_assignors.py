@@ -272,7 +272,7 @@ def test_a_class_of_a_user_assigns_by_rack() -> None:
 def test_a_class_that_fails_is_replaced_by_simple(caplog: pytest.LogCaptureFixture) -> None:
     subscriptions, topics = {name: ["orders"] for name in "ab"}, {"orders": 4}
     assert assign(subscriptions, topics, name=f"{__name__}.Broken") == assign(subscriptions, topics)
-    assert "Broken failed; using the assignor simple instead" in caplog.text
+    assert "Broken failed; the assignor 'simple' is used instead" in caplog.text
 
 
 @pytest.mark.parametrize(
