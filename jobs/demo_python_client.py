@@ -40,7 +40,7 @@ def main() -> int:
         decision = acknowledge_type(record.offset, record.delivery_count)
         done[decision] += 1
         if decision in ERRORS:
-            raise ERRORS[decision]("by the rules of the demo")
+            raise ERRORS[decision]("decided by the rules of the demo")
 
     consumer.run()
     print(json.dumps(done), flush=True)

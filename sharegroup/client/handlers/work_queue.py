@@ -72,7 +72,7 @@ class Call:
     _claim: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
-        """Return True to the first caller only, which may begin or withdraw the call. Thread-safe."""
+        """Return True the first time only. Whoever gets True may begin or withdraw the queued call. Thread-safe."""
         return self._claim.acquire(blocking=False)
 
     @property

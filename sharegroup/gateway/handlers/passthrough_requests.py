@@ -120,7 +120,7 @@ class PassthroughRequests:
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
-        """Stop refreshing topics. The connections of `create_link` are closed with their clients' connections."""
+        """Stop refreshing topics. A connection made by `create_link` is closed when its client's connection closes."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 

@@ -92,8 +92,9 @@ def make_rule(
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """Return the rule of an API. `judge` becomes the `check` of the rule, and `answer` its `error_place`.
+    """Return the rule of an API.
 
+    `judge` is stored as its `check`, and `answer` as its `error_place`, which says where the response has errors.
     `message` is the class of the request. If the rule does not decode requests, it is the class of the response.
     `needs` are the rights that `judge` requires, as listed in docs/security.md. By default, `names_topics` is True if
     one of them is a right on a topic.

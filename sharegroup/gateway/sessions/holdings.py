@@ -86,7 +86,7 @@ class Holdings:
         Returns None if the batches contain an offset that the member does not hold or whose lock has expired.
 
         The batches must have passed `check_batches`, which allows a batch to begin at the last offset of the previous
-        one. Such an offset is counted once. `is_settled` is then False, because the job may reject the acknowledgement.
+        one. Such an offset is counted once, and `is_settled` of the result is False, because the job may reject it.
         """
         grants: list[AcquiredRange] = []
         deadlines: list[int] = []

@@ -279,7 +279,7 @@ class MemberPartition:
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
         logger.info(
-            "%(share_partition)s: locks nearly expired before responding to member %(member)s; records released",
+            "%(share_partition)s: records released, not sent to member %(member)s: their locks expire too soon",
             LogFields(share_partition=self.key, member=self.member_id),
         )
         self.holdings.discard(taken.acquired)

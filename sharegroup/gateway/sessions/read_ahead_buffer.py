@@ -131,7 +131,7 @@ class ReadAheadBuffer:
         return min(self._by_deadline, default=None)
 
     def _remove(self, first: int, last: int) -> int | None:
-        """Remove offsets first..last. Return when the first of their locks ends; None if none was buffered."""
+        """Remove offsets first..last. Return the earliest end of their locks, or None if no offset was buffered."""
         shortest: int | None = None
         for piece_first, piece_last, delivery in self._ranges.items(first, last):
             deadline_ms = delivery.lock_deadline_ms

@@ -33,10 +33,10 @@ class OffsetCommitter(Protocol):
 
 
 class OffsetMirror:
-    """Commits the start offsets of share groups for consumer groups, if they differ from the last committed offsets.
+    """Commits the start offsets of share groups as offsets of consumer groups, if they changed since the last commit.
 
-    `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of the named
-    share groups.
+    `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of
+    the share groups that it is called with.
     """
 
     def __init__(

@@ -53,8 +53,8 @@ class SafeClock:
     def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
         """Add a sample: the request topic's end offsets, fetched after the time `now_ms`.
 
-        If there are too many samples, every other sample is dropped. The oldest samples are not dropped first, because
-        the positions reach these next.
+        If there are too many samples, every second one is dropped. The oldest ones are not dropped first, because the
+        query's positions reach these next.
         """
         if len(self._samples) >= _SAMPLES:
             self._samples = self._samples[::2]

@@ -1,7 +1,7 @@
 """Rows of append-only tables that are written after the responses are sent; no response depends on them.
 
-Until these rows are in their table, the outbox of every commit of the query's first table carries them. After a crash
-the next start writes them, because the newest outbox and the table together contain every row.
+Until these rows are in their table, every commit to the query's first table repeats them in its outbox. The newest
+outbox and the table together thus contain every row. After a crash, the next start writes the missing ones.
 """
 
 import threading

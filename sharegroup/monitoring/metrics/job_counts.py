@@ -92,7 +92,7 @@ class JobCounts:
         self._gauges[metric][labels] = value
 
     def load_tables(self, rows: Iterable[RowChange]) -> None:
-        """Replace the counts of groups. `rows` are all rows of the group coordinator's tables, as added rows."""
+        """Replace the counts of groups. `rows` has each row of the group coordinator's tables, as an added row."""
         self._groups.reset()
         self._change(rows)
 

@@ -120,7 +120,7 @@ class InvokeConsumerRebalanceResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersResponse(_Response):
-    """Response to remove_members. Unless the whole request failed, `member_errors` has all members."""
+    """Response to remove_members: `member_errors` has an entry for each requested member, or the request failed."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 
