@@ -84,7 +84,7 @@ def _spark(what: str, arguments: list[str], options: Sequence[str] = ()) -> Logg
 
 
 class KafkaClient(LoggedProcess):
-    """A member with an unmodified Kafka client, without code of this project: jobs/demo_kafka_client.py."""
+    """A member with an unmodified Kafka client: jobs/demo_kafka_client.py, which imports nothing from `sharegroup`."""
 
     FIRST: ClassVar[str] = "first record"
     program: ClassVar[str] = "kafka_client"

@@ -95,8 +95,8 @@ def _listed(job: ShareGroupConfig) -> str:
 def _limit_pairs(end: str) -> Iterator[tuple[str, str]]:
     """Yield (greater key, lesser key) for max >= min, max >= value and value >= min.
 
-    `end` is the common last part of the three names. The pair max >= min is needed if the value itself is invalid and
-    is not compared.
+    `end` is the common last part of the three names. The pair max >= min follows from the other two. It is needed
+    nevertheless, because these are skipped if the value is invalid.
     """
     value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
     yield high, low

@@ -56,7 +56,7 @@ class Changes:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise HTTPException(403, "the form was sent by another site")
         if not self._parts.tokens.is_token(caller.principal, form.get("token", "")):
-            raise HTTPException(403, "the form was created before a restart of this page; reload it")
+            raise HTTPException(403, "the server was restarted after this form was created; reload the page")
         if not form.get("group"):
             raise HTTPException(400, "group is missing")
         await run_in_threadpool(change, caller, form)

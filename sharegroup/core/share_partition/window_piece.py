@@ -76,7 +76,7 @@ Content: TypeAlias = list[Any] | str
 
 
 class ClosedPiece(NamedTuple):
-    """A piece as it is stored between two micro-batches."""
+    """A piece of the in-flight window, in the form in which it is stored between two micro-batches."""
 
     summary: PieceSummary
     content: Content

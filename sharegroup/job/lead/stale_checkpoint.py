@@ -126,7 +126,7 @@ def reject_lost_commits(
         if found < batch_id:
             raise StaleCheckpointError(
                 f"table {table} has lost commits: it had batch {batch_id} of query {query_id}, but its newest batch is "
-                f"{found}, and the checkpoint {checkpoint.path} may depend on what was lost: {ADVICE}"
+                f"now {found}. The checkpoint {checkpoint.path} may depend on the lost batches: {ADVICE}"
             )
 
 

@@ -235,7 +235,10 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, path: str | None) -> Self:
-        """Return the path with its modification time. The time of a missing file is 0; reading it later fails."""
+        """Return the path with the modification time of its file.
+
+        If there is no file, the time is 0, and no error is raised before the file is read.
+        """
         try:
             return cls(path, Path(path).stat().st_mtime_ns if path else 0)
         except OSError:

@@ -67,7 +67,8 @@ class TableWriter:
     def refresh(self) -> None:
         """Go to the newest version.
 
-        A leader must not call this: its next commit would no longer fail because of another writer's commit.
+        A leader must not call this. If another writer has committed, the leader's next commit must fail, and after this
+        call it would succeed.
         """
         self._table.refresh()
 

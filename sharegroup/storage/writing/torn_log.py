@@ -122,7 +122,11 @@ def _has_actions(info: Mapping[str, Any]) -> bool:
 
 
 def _first_torn(log: Path, entries: Sequence[_Entry], state_version: int | None) -> _Entry | None:
-    """Return the first entry that cannot be kept. A missing file is no problem if a later entry removes it."""
+    """Return the first entry that cannot be kept, or None if all can be kept.
+
+    Such an entry is torn, or adds a file that is torn, missing, or made from a later version than `state_version`. A
+    missing file is no problem if a later entry removes it.
+    """
     whole = []
     torn: _Entry | None = None
     for entry in entries:

@@ -196,8 +196,8 @@ class ShareGroupOperator:
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
         """Apply the changes of a request that was appended at `append_ms`, and send the resulting requests.
 
-        Requests that change configs contain `append_ms`. A job that was replaced may send such a request late. A
-        share-partition therefore ignores the request if it has already applied a later change.
+        These go to share-partitions. Those that change configs contain `append_ms`, because a job that was replaced may
+        send them late. A share-partition ignores them if it has already applied a later change.
         """
         self._group.apply(result)
         for record in result.records:
