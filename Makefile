@@ -73,17 +73,17 @@ lint: $(STAMPS)/dev
 $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
-# Compiles the tests and all that they import once, instead of once in each process of the tests.
-.PHONY: compile-tests
-compile-tests: $(STAMPS)/dev
+# The tests and all that they import, compiled once for all processes of the first run. Later runs compile what changed.
+$(STAMPS)/tests-compiled: | $(STAMPS)/dev
 	@scripts/quietly.sh $(PY) -m pytest $(TESTS) --collect-only --quiet
+	@touch $@
 
 # Three processes for two cores: tests of the job wait for it half of their time.
 TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa compile-tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled
 	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope --hypothesis-profile=quick \
 		-m "not thorough and not long"
 

@@ -52,13 +52,14 @@ DECODED_VERSIONS = OWN_VERSIONS + [(rule.request, version) for rule, version in 
 
 def version_params(versions: Sequence[tuple[Any, int]]) -> list[Any]:
     """Return a parameter for each version. Those between the oldest and the newest of a request are thorough."""
-    by_request: dict[str, list[int]] = {}
-    for request, version in versions:
-        by_request.setdefault(request.name, []).append(version)
+    known = {(request.name, version) for request, version in versions}
+
+    def marks(name: str, version: int) -> Any:
+        return pytest.mark.thorough if {(name, version - 1), (name, version + 1)} <= known else ()
+
     return [
-        pytest.param(request, version, id=f"{request.name}-{version}", marks=() if is_edge else (pytest.mark.thorough,))
+        pytest.param(request, version, id=f"{request.name}-{version}", marks=marks(request.name, version))
         for request, version in versions
-        for is_edge in [version in (min(by_request[request.name]), max(by_request[request.name]))]
     ]
 
 
