@@ -8,6 +8,7 @@ The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.ca
 
     jars/<hash of ivy.xml>/<conf>/*.jar    always complete, because it is filled under another name and then renamed
     ivy/                                   Ivy's own cache, so that configurations share their downloads
+    spark-home/                            see `sharegroup.spark.spark_home`
 
 A configuration is fetched when its JARs are first requested. `make` fetches the JARs that a target needs before it runs
 the target.
@@ -59,13 +60,13 @@ def jars(conf: str) -> list[Path]:
     """Return the absolute paths of the JARs of one configuration of `conf/ivy.xml`, resolving them first if necessary.
 
     Raises:
-        JarsError: no such configuration, no Java, or Ivy could not download something.
+        JarsError: the configuration does not exist, there is no suitable Java, or Ivy could not download a JAR.
     """
     if conf not in CONFS:
-        raise JarsError(f"no such configuration in conf/ivy.xml: {conf} (there are {', '.join(CONFS)})")
+        raise JarsError(f"conf/ivy.xml has no configuration {conf} (there are {', '.join(CONFS)})")
     target = _target(conf)
     if not target.is_dir():
-        with _locked(_cache() / f"lock-{conf}"):
+        with _locked(cache_directory() / f"lock-{conf}"):
             if not target.is_dir():
                 _resolve(conf, target)
     return sorted(target.glob("*.jar"))
@@ -75,7 +76,7 @@ def java() -> str:
     """Return the Java command: `$JAVA_HOME/bin/java`, or else `java` on the PATH.
 
     Raises:
-        JarsError: there is no Java command, it does not run, or it is older than Java 17.
+        JarsError: there is no Java command, it cannot be started, or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -85,14 +86,15 @@ def java() -> str:
     try:
         result = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise JarsError(f"{requirement}, but {command} does not run") from error
+        raise JarsError(f"{requirement}, but {command} cannot be started") from error
     version = _JAVA_VERSION.search(result.stderr + result.stdout)
     if version is None or int(version["major"]) < MIN_JAVA:
         raise JarsError(f"{requirement}, but {command} is {version['major'] if version else 'of an unknown version'}")
     return command
 
 
-def _cache() -> Path:
+def cache_directory() -> Path:
+    """Return the directory of the cache, which may not exist yet."""
     own = os.environ.get("SHAREGROUP_CACHE")
     shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(own).expanduser().absolute() if own else Path(shared) / "sharegroup"
@@ -103,7 +105,7 @@ def _target(conf: str) -> Path:
         digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:16]
     except FileNotFoundError as error:
         raise JarsError("conf/ivy.xml does not exist: install from a checkout with `pip install -e .`") from error
-    return _cache() / "jars" / digest / conf
+    return cache_directory() / "jars" / digest / conf
 
 
 @contextmanager
@@ -129,7 +131,7 @@ def _resolve(conf: str, target: Path) -> None:
 
 def _run_ivy(conf: str, destination: Path) -> None:
     command = [java(), "-jar", str(_ivy_jar()), "-settings", str(IVY_SETTINGS), "-ivy", str(IVY_XML)]
-    command += ["-cache", str(_cache() / "ivy")]
+    command += ["-cache", str(cache_directory() / "ivy")]
     command += ["-confs", conf, "-types", "jar", "bundle"]  # some artifacts, snakeyaml's for one, are OSGi bundles
     command += ["-retrieve", str(destination / "[artifact]-[revision](-[classifier]).[ext]")]
     ivy = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -149,7 +151,7 @@ def _ivy_jar() -> Path:
     for place in (pyspark.submodule_search_locations or []) if pyspark else []:
         for jar in Path(place, "jars").glob("ivy-*.jar"):
             return jar
-    raise JarsError("the Ivy JAR is missing: it comes with pyspark, run `make setup`")
+    raise JarsError("the Ivy JAR, which is part of pyspark, is missing. Run `make setup` to install it")
 
 
 def _report(text: str) -> None:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 from sharegroup.config import is_s3
 from sharegroup.spark.jars import jars
+from sharegroup.spark.spark_home import find_spark_home
 
 LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:
-    """Return a session's JARs, with those for S3 if a path is on S3. Raises JarsError if they cannot be fetched."""
+    """Return the JARs for a session that uses these paths. Paths on S3 need more JARs.
+
+    Raises JarsError if the JARs cannot be fetched.
+    """
     return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
 
 
@@ -44,4 +48,5 @@ def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, 
         "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_HOME": str(find_spark_home()),
     }

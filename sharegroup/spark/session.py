@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sharegroup.spark.shipping import ship_package
+from sharegroup.spark.spark_home import find_spark_home
 from sharegroup.spark.storage import use_storage
 
 #: Settings of every session. RocksDB uses changelog checkpointing, so that a batch uploads its changes and not the
@@ -36,18 +37,20 @@ def build_session(
     extra: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session for this project, or the existing one.
+    """Return the existing Spark session, or else a new one, after applying this project's settings.
 
     Args:
         app_name: the name of a new application.
-        master: for local use, with workers that run this Python; leave it None under spark-submit.
+        master: the Spark master, for local use. Workers then run this process's Python. None under spark-submit.
         jars: the JARs of configuration `spark` in conf/ivy.xml; none are needed under `spark-submit --packages`.
-        extra: overrides the settings of this module.
-        storage_options: as the job's `tables.storage.options`; S3 also requires the JARs of configuration `s3`.
+        extra: Spark settings that override those of this module.
+        storage_options: options of the tables' object store, with the keys of the job's `tables.storage.options`. S3
+            also requires the JARs of configuration `s3`.
     """
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark defaults to the python3 on the PATH
+        os.environ.setdefault("SPARK_HOME", str(find_spark_home()))
         builder = builder.master(master)
     paths = [str(path) for path in jars]
     if paths:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,34 @@ _ARCHIVES: dict[str, str] = {}
 
 
 def ship_package(spark: SparkSession) -> str:
-    """Zip the package once for this application, add it to the executors, and return the zip's path on the driver."""
+    """Zip the package, ship the zip to the executors, and return the zip's path on the driver.
+
+    Further calls in the same application only return the path.
+    """
     application = spark.sparkContext.applicationId
     if application not in _ARCHIVES:
         directory = tempfile.mkdtemp(prefix="sharegroup-package-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         archive = str(Path(directory) / "sharegroup.zip")
-        root = Path(__file__).resolve().parent.parent
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
-            for path in sorted(root.rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    package.write(path, str(Path("sharegroup") / path.relative_to(root)))
+        _zip_package(archive)
         spark.sparkContext.addPyFile(archive)
         _ARCHIVES[application] = archive
     return _ARCHIVES[application]
+
+
+def _zip_package(archive: str) -> None:
+    """Write the package to a zip, with the bytecode that Python has cached for it.
+
+    Workers cannot cache bytecode for modules in a zip. Python ignores bytecode that does not belong to its source.
+    """
+    root = Path(__file__).resolve().parent.parent
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = str(Path("sharegroup") / path.relative_to(root))
+                package.write(path, name)
+                if path.suffix == ".py" and (bytecode := Path(cache_from_source(str(path)))).is_file():
+                    package.write(bytecode, f"{name}c", zipfile.ZIP_STORED)
 
 
 def register_source(spark: SparkSession, name: str, reader: str, schema: str) -> None:

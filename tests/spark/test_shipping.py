@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import py_compile
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.spark import shipping
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
+from sharegroup.spark.queries import log_offsets_source
 from tests.spark.shipped_module import ship
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 #: A reader that is only in the zip. It reports where it was imported from and its option.
@@ -87,3 +91,31 @@ ours = [module for name, module in sys.modules.items() if name.startswith("share
 assert ours and all(module.__file__.startswith({archive!r}) for module in ours)
 """
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+
+def test_the_zip_has_the_cached_bytecode(tmp_path: Path) -> None:
+    """Without it, each worker would compile the package again."""
+    py_compile.compile(log_offsets_source.__file__, doraise=True)
+    archive = str(tmp_path / "package.zip")
+    shipping._zip_package(archive)
+    code = f"""
+import sys
+sys.path.insert(0, {archive!r})
+from sharegroup.spark.queries import log_offsets_source
+assert log_offsets_source.__file__ == {archive + "/sharegroup/spark/queries/log_offsets_source.pyc"!r}
+"""
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+
+def test_workers_import_pyspark_from_its_directory(spark: SparkSession) -> None:
+    """From Spark's zip, each worker would compile PySpark again (`spark_home`)."""
+
+    def pyspark_path(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        import pandas
+        import pyspark
+
+        for _ in batches:
+            yield pandas.DataFrame({"path": [pyspark.__file__]})
+
+    frame = spark.range(1).repartition(1).mapInPandas(pyspark_path, "path STRING")
+    assert [row["path"] for row in frame.collect()] == [pyspark.__file__]
