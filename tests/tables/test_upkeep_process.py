@@ -80,13 +80,15 @@ def child() -> psutil.Process | None:
 def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, process: UpkeepProcess) -> None:
     steps = committed(tmp_path, 20)
     log = DeltaTable(str(tmp_path / "delivery_log"))
-    batch_id, end = 19, time.monotonic() + 120
+    batch_id, pause_s = 19, 0.1
     while not is_compacted(log):
-        assert time.monotonic() < end
         process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())  # a conflict with a batch is retried
         batch_id += 1
         steps.commit(batch(batch_id, offset=batch_id))
-        time.sleep(0.1)  # the pace of a fast job, not a condition
+        # The pace of a job, not a condition. It decreases, because the process has a low priority: on a busy machine it
+        # loses every race against a fast job.
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.1, 10.0)
     steps.commit(batch(batch_id + 1, offset=batch_id + 1))
 
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(batch_id + 2)]
@@ -116,7 +118,7 @@ def test_tables_of_another_leader_get_no_upkeep(
     steps = committed(tmp_path, 4)
     start(tmp_path)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
-    await_true(lambda: "upkeep of share_group_state for leader epoch 1 cancelled: the leader epoch is 2" in caplog.text)
+    await_true(lambda: "for leader epoch 1 was cancelled: the table now has leader epoch 2" in caplog.text)
     assert files(tmp_path, "share_group_state") == 4
 
 
