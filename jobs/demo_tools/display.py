@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sharegroup.testing.delivery_audit import Progress, TopicPartition
 
-#: The maximum time between two lines.
+#: The maximum time between two printed lines, in seconds.
 LINE_INTERVAL_S = 3.0
 _POLL_S = 0.1
 
@@ -37,12 +37,12 @@ class Display:
         self._live = None
 
     def print_line(self, text: str) -> None:
-        """Print a line with the seconds since the beginning."""
+        """Print a line that begins with the seconds since the start of the demo."""
         self._printed_s = time.monotonic()
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
-        """Wait until `is_done`. Print what is awaited, and every `LINE_INTERVAL_S` seconds the current stage."""
+        """Wait until `is_done()` is True. Print `what` now, and with the stage every `LINE_INTERVAL_S` seconds."""
         self.print_line(f"waiting for {what}")
         while not is_done():
             if time.monotonic() - self._printed_s >= LINE_INTERVAL_S:
@@ -50,7 +50,10 @@ class Display:
             time.sleep(_POLL_S)  # polls other processes
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """Show the progress in the table, or in a line if it has changed or `LINE_INTERVAL_S` seconds have passed."""
+        """Show the progress in the live table. Without a table, print a line if the progress has changed.
+
+        If no line was printed for `LINE_INTERVAL_S` seconds, print one anyway.
+        """
         rate = self._rate(now.finished)
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"

@@ -40,12 +40,12 @@ _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codeg
 #: Spark uses one core. With two, it would start a second Python worker, whose imports take a second, and no record
 #: would arrive earlier.
 _MASTER = "local[1]"
-#: Log lines of the start of a job, and the stage that begins with each.
+#: Texts that the job logs at its start, each with the stage that begins with it.
 _STAGES = (
     ("starting Spark", "Spark starts"),
     ("Spark has started", "checking topics and tables"),
-    ("query group_coordinator leads", "starting the second query"),
-    ("query share_partition leads", "running the first micro-batches"),
+    ("query group_coordinator is the leader", "starting the second query"),
+    ("query share_partition is the leader", "running the first micro-batches"),
     (RUNNING, "running"),
 )
 
@@ -56,7 +56,7 @@ def write_config(bootstrap_servers: str) -> None:
 
 
 def broker() -> EmbeddedKafka:
-    """Return a broker that is not started, but whose address is known."""
+    """Return a broker on a free port. It is not started yet."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return EmbeddedKafka(port=probe.getsockname()[1])
@@ -84,7 +84,7 @@ def _spark(what: str, arguments: list[str], options: Sequence[str] = ()) -> Logg
 
 
 class KafkaClient(LoggedProcess):
-    """A member with an unmodified Kafka client: jobs/demo_kafka_client.py, which imports nothing from `sharegroup`."""
+    """A process of a member that uses an unmodified Kafka client: jobs/demo_kafka_client.py."""
 
     FIRST: ClassVar[str] = "first record"
     program: ClassVar[str] = "kafka_client"
@@ -96,25 +96,31 @@ class KafkaClient(LoggedProcess):
         super().__init__(name, [*command, "--client-id", name], HOME / f"{name}.log")
 
     def processed_counts(self) -> Counter[str]:
-        """Return how many records it has processed, by acknowledge type and by its own count, after it has ended."""
+        """Return how many records the member has processed, by acknowledge type.
+
+        The member writes these counts to its log when it ends. They are empty before that.
+        """
         lines = self.log_path.read_text().splitlines()
         return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
 
 
 class PythonClient(KafkaClient):
-    """A member that uses this project's consumer for Python: jobs/demo_python_client.py."""
+    """A process of a member that uses this project's Python consumer instead: jobs/demo_python_client.py."""
 
     program: ClassVar[str] = "python_client"
 
 
 def job_stage(log_path: Path, since: int = 0) -> str:
-    """Return the stage of a job's start, according to its log after the first `since` bytes."""
+    """Return the stage that the start of the job has reached, by its log without the first `since` bytes."""
     log = log_path.read_bytes()[since:].decode(errors="replace") if log_path.exists() else ""
     return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
 
 
 def produce(bootstrap_servers: str, numbers: range) -> None:
-    """Write the records to the partitions in turn. Raises RuntimeError if the broker does not accept them all."""
+    """Produce the records with these numbers to the partitions in turn.
+
+    Raises RuntimeError if the broker does not accept all of them within a minute.
+    """
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
