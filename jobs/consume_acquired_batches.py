@@ -3,8 +3,8 @@
     spark-submit [--packages ...] jobs/consume_acquired_batches.py --bootstrap-servers localhost:9092 \\
         --group-id orders --topics orders --sink /data/orders --checkpoint /data/orders-checkpoint
 
-Start as many instances as required, each with its own checkpoint. It runs until SIGTERM, stops between two batches, and
-exits with code 0. It exits with code 1 after an error.
+Start as many instances as required, each with its own checkpoint. An instance runs until SIGTERM, stops between two
+batches, and exits with code 0. It exits with code 1 after an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> int:
         query.stop()
         query.await_termination()
     except Exception:
-        logger.exception("member of group %s failed", arguments.group_id)
+        logger.exception("the member of group %s failed", arguments.group_id)
         return 1
     finally:
         spark.stop()

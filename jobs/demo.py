@@ -63,8 +63,8 @@ from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
 UNMODIFIED = 2
 REFRESH_S = 1.0
-#: Maximum times until the Spark member has joined, until it has acquired records, and from then until all records are
-#: finished: about ten times those of an idle machine.
+#: Time limits in seconds: until the Spark member has joined, from then until it has acquired records, and from then
+#: until all records are finished. They are about ten times the durations on an idle machine.
 JOIN_S, ACQUIRE_S, FINISH_S = 180.0, 60.0, 300.0
 SPARK_ACQUIRED = f"""\
 SELECT sum(CASE cause WHEN 'fetch' THEN last_offset - first_offset + 1 ELSE 0 END) AS records
@@ -97,7 +97,7 @@ These show the history of a record that no member could process, all tables, and
 
 
 class Demo:
-    """The demo. All processes that `run` starts are stopped at its end, also after an error."""
+    """The demo. `run` stops all processes that it has started, also after an error."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -137,7 +137,7 @@ class Demo:
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:
-        """Create and fill the topic, and start a gateway."""
+        """Create the topic, produce the first half of the records, and start a gateway."""
         self._display.print_line(f"a Kafka broker on {kafka.bootstrap_servers}")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         self._produce(kafka, self._records // 2)
@@ -151,7 +151,7 @@ class Demo:
         return gateway
 
     def _produce(self, kafka: EmbeddedKafka, until: int) -> None:
-        """Produce records until there are `until` in the topic."""
+        """Produce records until the topic has `until` records."""
         produce(kafka.bootstrap_servers, range(self._produced, until))
         self._produced = until
         self._log_end_offsets = {(TOPIC, p): len(range(p, until, PARTITIONS)) for p in range(PARTITIONS)}
@@ -176,7 +176,10 @@ class Demo:
         self._display.wait(what, lambda: self._job.has_logged(RUNNING, since), lambda: job_stage(log, since))
 
     def _deliver(self, kafka: EmbeddedKafka) -> list[str]:
-        """Produce the other records for all members, and kill the job meanwhile; return a problem after a timeout."""
+        """Produce the second half of the records, kill and restart the job, and wait until all records are finished.
+
+        Return a list of problems: the timeout, if one occurred.
+        """
         with self._display.live_table():
             try:
                 self._watch("the Spark member joined", JOIN_S, lambda _: _acquired_by_spark() is not None)
@@ -199,7 +202,7 @@ class Demo:
             if is_reached(now):
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"it took longer than {limit_s:.0f} s until {goal}; logs: {HOME}/*.log")
+                raise TimeoutError(f"it took longer than {limit_s:.0f} s until {goal}; see the logs {HOME}/*.log")
             for process in (self._job, *self._members):
                 process.check_alive()
             time.sleep(REFRESH_S)  # the interval of the display
@@ -222,7 +225,7 @@ class Demo:
         self._display.print_line(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
 
     def _end(self) -> list[str]:
-        """Stop the members together, then the job. Return a problem for each that failed."""
+        """Stop the members together, then the job. Return a problem for each process with an exit code other than 0."""
         with ThreadPoolExecutor(len(self._members)) as pool:
             ends = [pool.submit(member.terminate) for member in self._members]
             self._display.wait("the members to leave", lambda: all(end.done() for end in ends))

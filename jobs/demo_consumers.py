@@ -5,8 +5,8 @@
 
 The handler accepts nearly all records. It releases some records at their first delivery, rejects a few, and always
 releases one in twenty thousand, which is archived at the delivery count limit. It decides by offset, so that all runs
-are the same. It runs until SIGTERM, stops between two batches, and exits with code 0. After an error it exits with
-code 1.
+are the same. The program runs until SIGTERM, stops between two batches, and exits with code 0. After an error it exits
+with code 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RELEASED_ONCE = "offset % 4000 BETWEEN 2000 AND 2199 AND delivery_count = 1"
 
 
 def handle(records: DataFrame, batch_id: int) -> DataFrame:  # noqa: ARG001 - as ShareConsumer calls it
-    """Return the records that are not accepted."""
+    """Return the records that are not accepted, each with its acknowledge type (release or reject)."""
     exceptions = f"""CASE
         WHEN {NEVER_DONE} THEN 'release'
         WHEN {REJECTED} THEN 'reject'

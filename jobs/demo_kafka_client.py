@@ -2,9 +2,9 @@
 
     python jobs/demo_kafka_client.py --bootstrap-servers localhost:9193 --group-id demo --topic orders
 
-Any KIP-932 client works; only its bootstrap address changes. It acknowledges single records, by the same rules as the
-Spark members (demo_consumers.py). It runs until SIGTERM, prints the counts of its acknowledgements as JSON, and exits
-with code 0.
+Any KIP-932 client works; only its bootstrap address changes. The member acknowledges single records, by the same rules
+as the Spark members (demo_consumers.py). It runs until SIGTERM, prints the counts of its acknowledgements as JSON, and
+exits with code 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _print_first(message: Any) -> None:
 
 
 def main() -> int:
-    """Consume until SIGTERM."""
+    """Consume until SIGTERM, and return the exit code."""
     from confluent_kafka import AcknowledgeType, ShareConsumer
 
     arguments = parse_arguments(__doc__, "demo-kafka-client")
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def parse_arguments(description: str | None, client_id: str) -> argparse.Namespace:
-    """Parse the command line of a member of the demo; `client_id` is the default."""
+    """Parse the command line of a member of the demo. `client_id` is the default of --client-id."""
     parser = CommandParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--group-id", required=True)

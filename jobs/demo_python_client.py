@@ -24,7 +24,7 @@ ERRORS = {"RELEASE": Release, "REJECT": Reject}
 
 
 def main() -> int:
-    """Handle records until SIGTERM."""
+    """Handle records until SIGTERM, and return the exit code."""
     arguments = parse_arguments(__doc__, "demo-python-client")
     consumer = ShareConsumer(
         arguments.bootstrap_servers,

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the Kafka protocol. `retriable` is True if Kafka's exception is a RetriableException."""
+    """Error codes of the Kafka protocol. A code is `retriable` if Kafka's exception for it is a RetriableException."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -92,7 +92,10 @@ class ShareGroupError(Exception):
 
 
 class InvalidConfigError(ShareGroupError):
-    """The user's configuration is invalid. `problems` contains one sentence for each invalid key."""
+    """The user's configuration is invalid.
+
+    `source` names the configuration, such as a file. `problems` contains one sentence for each invalid key.
+    """
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.source = source
@@ -110,7 +113,7 @@ class RequestError(ShareGroupError):
 
 
 class InvalidRequestRow(ShareGroupError):
-    """A row of a request topic cannot be decoded. No response is possible, because the requester is unknown."""
+    """A row of a request topic is invalid and gets no response, because its `id` or `reply_to` cannot be read."""
 
 
 class IllegalTransitionError(ShareGroupError):

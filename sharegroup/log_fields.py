@@ -68,7 +68,10 @@ class LogFields(TypedDict, total=False):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a log record as one JSON object: time, level, logger, message, `LogFields`, and any stack trace."""
+    """Formatter that writes each log record as one JSON object in one line.
+
+    The object has the time, level, logger and message, the record's `LogFields`, and the stack trace if there is one.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the log record as one line of JSON."""

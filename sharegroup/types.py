@@ -46,7 +46,7 @@ class AcknowledgeType(IntEnum):
 
 
 class WaitsFor(IntEnum):
-    """The reason why fetches are waiting at a shard (several share-partitions that the job processes together).
+    """What the fetches at a shard wait for. A shard is several share-partitions that the job processes together.
 
     - NOTHING: no fetch is waiting, or a gateway will deliver the next records to the waiting fetches.
     - RECORDS: the log has no further records.

@@ -1,4 +1,4 @@
-"""Runs `sharegroup` as `python -m sharegroup.cli`, for environments whose path does not contain the command."""
+"""Runs the command `sharegroup` as `python -m sharegroup.cli`, for environments where it is not on the PATH."""
 
 from sharegroup.cli.app import main
 

@@ -1,4 +1,7 @@
-"""The command `sharegroup` and its subcommands. Imports are deferred until a command runs, to keep `--help` fast."""
+"""The command `sharegroup` and its subcommands.
+
+Each subcommand imports slow modules, such as kafka-python and pyarrow, only when it runs. This keeps `--help` fast.
+"""
 
 import logging
 from typing import Annotated

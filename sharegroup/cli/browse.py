@@ -43,9 +43,10 @@ _TABLE_COLUMNS = {"delivery_count", "lock_deadline", "consumer_id"}
 
 
 class RecordStanding(NamedTuple):
-    """The state of a record in a group. A value is None if it is not known.
+    """The standing of one record in a group: its state, its delivery count, and the member that has locked it.
 
-    If the Delta tables are not read (no `--config`), `state` is only FINISHED (below the start offset) or UNFINISHED.
+    A field is None if it is not known or does not apply. Without `--config`, the Delta tables are not read. In this
+    case, `state` is FINISHED below the group's start offset, and UNFINISHED at or above it.
     """
 
     state: str | None
@@ -129,7 +130,7 @@ def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange
 def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
     """Return the state of the record at `offset`. It is unknown if `start`, the group's start offset, is None.
 
-    `ranges` are the group's ranges in flight in this partition; None if they were not read from the tables.
+    `ranges` are the group's ranges of records in flight in this partition. It is None if the tables were not read.
     """
     if start is None:
         return RecordStanding(None)
@@ -165,7 +166,7 @@ def _rows(
 
 
 def _text(value: bytes | None) -> str | None:
-    """Return UTF-8 text with invalid bytes and line ends escaped, None for a null value."""
+    """Decode a key or value as UTF-8, with invalid bytes and line ends escaped. Return None for a null value."""
     if value is None:
         return None
     return value.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")

@@ -46,7 +46,7 @@ class _Arguments:
         if self.describe == self.alter:
             raise CommandError("Command must include exactly one action: --describe, --alter")
         if len(self.groups) > 1:
-            raise CommandError("Only one of --entity-name and --group can be specified, and once")
+            raise CommandError("Only one of --entity-name and --group can be specified, and only once")
         changes = {"add-config": self.added, "add-config-file": self.file, "delete-config": self.removed}
         given = [option for option, value in changes.items() if value is not None]
         if self.describe and given:
@@ -62,7 +62,10 @@ class _Arguments:
             raise CommandError(f"At least one of {options} must be specified with --alter")
 
     def to_set(self) -> dict[str, str]:
-        """Return the configs to set as {name: value}. Raise CommandError if an entry is not name=value."""
+        """Return {name: value} of the configs to set, from --add-config or --add-config-file.
+
+        Raise CommandError if the file cannot be read or an entry is not name=value.
+        """
         return read_properties(self.file) if self.file is not None else parse_added_configs(self.added or "")
 
 
@@ -102,7 +105,10 @@ def configs(
 
 
 def parse_added_configs(text: str) -> dict[str, str]:
-    """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Raise CommandError for a part without `=`."""
+    """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Brackets enclose a value that contains commas, and are removed.
+
+    Raise CommandError for an entry that is not name=value.
+    """
     pairs = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
     if any(not equals or not name.strip() for name, equals, _ in pairs):
         raise CommandError(
@@ -113,7 +119,7 @@ def parse_added_configs(text: str) -> dict[str, str]:
 
 
 def parse_removed_configs(text: str) -> list[str]:
-    """Parse `k1,k2` to names."""
+    """Return the config names in `k1,k2`. Empty names are left out."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

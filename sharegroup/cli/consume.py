@@ -1,4 +1,4 @@
-"""The command `sharegroup consume`: a share consumer that prints records, as Kafka's kafka-console-share-consumer."""
+"""The command `sharegroup consume`: a share consumer that prints records, like Kafka's kafka-console-share-consumer."""
 
 from __future__ import annotations
 
@@ -92,9 +92,10 @@ def _consume(
     formats: Mapping[str, str],
     kind: str,
 ) -> int:
-    """Print records and acknowledge them as `kind`, until a limit is reached or Ctrl-C. Return the number of records.
+    """Print records of the topic, and acknowledge each as `kind` (ACCEPT, REJECT or RELEASE). Return their number.
 
-    `formats` are the properties of the formatter (`parse_properties`).
+    Stop after `max_messages` records, after `timeout_ms` ms without a record, or at Ctrl-C. A limit that is None does
+    not apply. `formats` is the result of `parse_properties`.
     """
     from sharegroup.client import AcknowledgeType, ShareConsumer
 
@@ -120,9 +121,10 @@ def _consume(
 
 
 def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
-    """Return all properties of the formatter, with defaults for those that are not assigned.
+    """Return {name: value} of all properties in FORMATTER_PROPERTIES.
 
-    Raise CommandError for an assignment that is not NAME=VALUE or has an unknown name.
+    `assignments` are texts NAME=VALUE. Properties without an assignment have their defaults. Raise CommandError if an
+    assignment has another format or an unknown name.
     """
     found = dict(FORMATTER_PROPERTIES)
     for assignment in assignments:
@@ -136,7 +138,10 @@ def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def format_record(record: Record[bytes | None], formats: Mapping[str, str]) -> str:
-    """Return a record as a line, with the parts that `formats` enables, in the order of Kafka's console consumer."""
+    """Return the line that is printed for a record. Its parts have the order of Kafka's console consumer.
+
+    `formats` is the result of `parse_properties`. It selects the parts, such as key and offset, and their separators.
+    """
     null = formats["null.literal"]
     parts = {
         "print.timestamp": lambda: f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp}",

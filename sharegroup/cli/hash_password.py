@@ -26,7 +26,10 @@ def hash_password(
 
     chosen = mechanisms or [SCRAM_SHA_512]
     if not user or not SCRAM_MECHANISMS.keys() >= set(chosen) or len(set(chosen)) < len(chosen):
-        raise typer.BadParameter(f"specify a user, and each of {', '.join(SCRAM_MECHANISMS)} at most once")
+        raise typer.BadParameter(
+            "the user name must not be empty, and no mechanism may be specified twice; "
+            f"the mechanisms are {', '.join(SCRAM_MECHANISMS)}"
+        )
     password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     try:
         typer.echo(line_of(user, password, tuple(chosen)))

@@ -61,7 +61,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for column in columns:
         table.add_column(Text(column))
     for row in rows:
-        # Ids in the tables are anybody's: they must not control the terminal, and are no markup of rich.
+        # Clients choose the ids in the tables. Ids must not control the terminal or be read as markup of rich.
         table.add_row(*(Text(escape(_text(value), kept="")) for value in row))
     return table
 

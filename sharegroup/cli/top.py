@@ -69,9 +69,10 @@ def _load(path: Path | None) -> Config | None:
 
 @dataclass
 class GroupSnapshots:
-    """Takes snapshots of all groups. Rates are finished records per second since the previous snapshot.
+    """Takes snapshots of all groups: lag, records in flight, rate and oldest record of each group.
 
-    Records in flight are read from the tables. Without `config` they are not known.
+    A rate is the number of records that were finished per second since the previous snapshot. Records in flight are
+    read from the tables. Without `config`, they are not known.
     """
 
     admin: ShareGroupAdmin
@@ -81,7 +82,7 @@ class GroupSnapshots:
     _oldest: dict[tuple[TopicPartition, int], OldestRecord | None] = field(default_factory=dict)
 
     def poll(self) -> list[Row]:
-        """Take a snapshot. Return a row for each group, by descending lag.
+        """Take a snapshot. Return a row for each group, sorted by descending lag.
 
         Raise KafkaError if a request fails, and TableUnavailableError if the tables cannot be read.
         """
@@ -113,7 +114,7 @@ class GroupSnapshots:
         return max(0.0, (finished - self._finished[group_id]) / (now - self._at))
 
     def _oldest_s(self, offsets: Mapping[TopicPartition, ShareGroupOffset]) -> float | None:
-        """Return the age in seconds of the oldest unfinished record, None if it is not known."""
+        """Return the age of a group's oldest unfinished record in seconds, None if it is not known."""
         starts = {(key, at.start_offset): at for key, at in offsets.items() if at.start_offset is not None and at.lag}
         new = {key: at for (key, start), at in starts.items() if (key, start) not in self._oldest}
         found = self.admin.oldest_unfinished(new)
@@ -137,7 +138,7 @@ class GroupSnapshots:
 
 
 def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
-    """Return the sum of the known lags, None if no lag is known."""
+    """Return the sum of the known lags of a group's partitions, None if no lag is known."""
     lags = [found.lag for found in offsets.values() if found.lag is not None]
     return sum(lags) if lags else None
 

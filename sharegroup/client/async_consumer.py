@@ -36,7 +36,9 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class AsyncShareConsumer(HandlesRecords):
-    """A member of a share group. Deserializers and the commit callback run on the caller's loop and must not block it.
+    """A share consumer for asyncio. Each consumer is one member of a share group.
+
+    Deserializers and the commit callback run on the caller's loop, so they must not block it.
 
     Args:
         bootstrap_servers: one or several `host:port`, as a list or separated by commas.
@@ -71,7 +73,7 @@ class AsyncShareConsumer(HandlesRecords):
         #: One list per waiting `commit_sync` call. Each new result is appended to all of these lists.
         self._commits: list[list[AcknowledgeResult]] = []
         self._is_polling = self._is_woken = self._is_closed = False
-        #: The object that runs the deserializers, and the object that runs the commit callback.
+        #: `decoding_caller` runs the deserializers. `callback_caller` runs the commit callback.
         self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
             self.subscribe(topics)
@@ -201,7 +203,7 @@ class AsyncShareConsumer(HandlesRecords):
         return self._core.lock_timeout_ms
 
     def metrics(self) -> Metrics:
-        """Return {group: {name: value}} with Kafka's names of groups and metrics. NaN means: not measured yet."""
+        """Return {group of metrics: {metric: value}}, with Kafka's names. A value is NaN until it is measured."""
         return self._core.metrics.values(self.clock.now_ms())
 
     async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
@@ -284,7 +286,10 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Switch to explicit mode for a handler loop. Renewed records stay held, and are not delivered again."""
+        """Switch to explicit acknowledgement, because a handler loop calls a function for each record.
+
+        If the lock of a record is renewed, `poll` does not return the record again.
+        """
         self.settings = self._core.begin_handling()
 
     def limit_fetches(self, records: int, size: int) -> None:
@@ -292,12 +297,18 @@ class AsyncShareConsumer(HandlesRecords):
         self._core.limit_fetches(records, size)
 
     def note_handling(self) -> None:
-        """Count this call of a handler loop as a poll for `max_poll_interval_ms`. Collect acknowledgement results."""
+        """Restart the time limit `max_poll_interval_ms`, as a poll does. Also process acknowledgement results.
+
+        A handler loop calls this, because it polls only while it has room for more records.
+        """
         self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
 
     def send_without_poll(self, is_last: bool) -> None:
-        """Send the acknowledgements now. If `is_last`, also release fetched records, because no poll follows."""
+        """Send the queued acknowledgements without a fetch.
+
+        `is_last` means that no poll follows. Fetched records that the application has not received are then released.
+        """
         if is_last:
             self._core.release_unpolled(self.clock.now_ms())
         self._requests.commit_after_turns()
@@ -311,14 +322,17 @@ class AsyncShareConsumer(HandlesRecords):
         self._core.give_back(records, self.clock.now_ms())
 
     def deliver_one(self) -> Record[Any] | None:
-        """Return one fetched record; None if `fill` must be called first.
+        """Deliver and return the next fetched record. Return None if `fill` must be called first.
 
-        Any thread may call this, but not two threads at the same time.
+        Any thread may call this, but only one at a time.
         """
         return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
-        """Poll for `deliver_one`: acknowledge the records delivered so far, and wait until a record is fetched."""
+        """Poll, so that `deliver_one` has records to return. Wait until at least one record is fetched.
+
+        As in `poll`, the records that were delivered before are acknowledged.
+        """
         with self._polling():
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
@@ -328,9 +342,9 @@ class AsyncShareConsumer(HandlesRecords):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _wait_for_records(self, end_ms: int | None) -> None:
-        """Acknowledge the records delivered so far, and wait until there are fetched and decoded records.
+        """Queue the acknowledgements of the delivered records, and wait until further records are fetched and decoded.
 
-        The wait ends at `end_ms`; None means no time limit.
+        The wait ends at `end_ms` at the latest; None means no time limit.
         """
         self._core.begin_poll(self.clock.now_ms())
         while True:
@@ -399,9 +413,10 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.raise_problem()
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Wait for a response, a new assignment or a wakeup, at most until `until_ms`. Raises WakeupError.
+        """Wait for a response, a new assignment or a wakeup, at most until `until_ms`.
 
-        If one of these has arrived since the previous wait, return immediately.
+        If a response or an assignment has arrived since the previous wait, return immediately. Raises WakeupError if
+        `wakeup` was called before this wait.
         """
         if self._is_woken:
             self._is_woken = False

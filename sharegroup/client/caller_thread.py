@@ -46,9 +46,9 @@ class CallerThread(LoopCaller):
         """
 
         def end() -> None:
-            """Do nothing. `result` puts this function in the queue to mark that its future is done.
+            """Do nothing. This function in the queue marks that the future is done.
 
-            Each `result` call has its own function, so one that an interrupted call left behind has no effect.
+            Each call of `result` recognizes only its own `end`, so that of an earlier, interrupted call has no effect.
             """
 
         future.add_done_callback(lambda _: self._calls.put(end))

@@ -72,9 +72,10 @@ class Cluster:
         return found
 
     def note_leader(self, topic_id: UUID, partition: int, leader: int, endpoints: Iterable[Any]) -> None:
-        """Store a partition's new leader, and the broker addresses `endpoints`, from a response.
+        """Store the new leader of a partition and the broker addresses, which a response contained.
 
-        If the address of the leader is not known, mark the metadata stale.
+        `leader` is a node id, and `endpoints` are the addresses. If the address of the leader is unknown, the leader is
+        not stored and the metadata is marked stale.
         """
         for node in endpoints:
             self._addresses[node.node_id] = (node.host, node.port)
@@ -116,7 +117,7 @@ class Cluster:
         for topic in response.topics:
             code = error_code(topic.error_code)
             if code in _ERRORS_KEPT:
-                self._problem = RequestError(code, f"topic {topic.name}")
+                self._problem = RequestError(code, f"the broker returned no metadata of topic {topic.name}")
             for part in topic.partitions if not topic.error_code else ():
                 self._names[topic.topic_id] = str(topic.name)
                 self._leaders[topic.topic_id, part.partition_index] = part.leader_id
@@ -127,7 +128,7 @@ class Cluster:
     async def ask_leader(
         self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
     ) -> Response:
-        """Send a request of a share session to a leader. The leader may wait for `wait_ms` before it responds."""
+        """Send a request of a share session to a leader. `wait_ms` is how long the leader may delay its response."""
         return await self._ask(self._address_of(node_id), "session", request, response, wait_ms)
 
     async def ask_coordinator(self, group_id: str, request: ApiMessage, response: type[Response]) -> Response:

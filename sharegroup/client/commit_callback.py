@@ -34,17 +34,17 @@ class CommitCallbackRunner:
         self._thread_id: int | None = None
 
     def add(self, results: Iterable[AcknowledgeResult]) -> None:
-        """Store results for the next run of the callback."""
+        """Store results for the next run of the callback. If no callback is set, discard them."""
         if self.callback is not None:
             self._results.extend(results)
 
     def check(self) -> None:
         """Raise IllegalStateError if this thread is running the callback, which must not use the consumer."""
         if self._thread_id == threading.get_ident():
-            raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
+            raise IllegalStateError("the acknowledgement commit callback must not use the consumer")
 
     def start(self, caller: LoopCaller) -> None:
-        """If there are results, let `caller` run the callback on its thread."""
+        """If results are stored, pass `run` to `caller`, which determines the thread on which `run` is called."""
         if self._results:
             caller.post(self.run)
 

@@ -44,7 +44,7 @@ class Connection(Protocol):
 
 
 class Connector(Protocol):
-    """Opens connections, and provides the clock of its consumers."""
+    """Opens connections to brokers, and provides the clock of the consumers that use it."""
 
     @property
     def clock(self) -> Clock:

@@ -30,11 +30,13 @@ _Result = TypeVar("_Result")
 
 
 class ShareConsumer(HandlesRecords):
-    """A member of a share group. The arguments are the same as those of AsyncShareConsumer.
+    """A share consumer for synchronous code. Each consumer is one member of a share group.
 
-    If two threads use the consumer at the same time, ConcurrentUseError is raised. Only `wakeup` and `stop` may be
-    called from any thread. Deserializers and the commit callback run on the caller's thread, so they do not delay
-    heartbeats and renewals. They must not use the consumer.
+    The arguments are the same as those of AsyncShareConsumer. If two threads use the consumer at the same time,
+    ConcurrentUseError is raised. Only `wakeup` and `stop` may be called from any thread at any time.
+
+    Deserializers and the commit callback run on the caller's thread, so they do not delay heartbeats and renewals. They
+    must not use the consumer.
     """
 
     def __init__(
@@ -198,7 +200,7 @@ class ShareConsumer(HandlesRecords):
         if not self._user.acquire(blocking=False):
             self._consumer.callbacks.check()
             raise ConcurrentUseError(
-                "the consumer is in use by another thread; it also cannot be used inside a deserializer"
+                "the consumer is in use by another thread, or the call comes from inside a deserializer"
             )
         try:
             yield

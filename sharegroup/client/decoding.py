@@ -50,7 +50,10 @@ class RecordDecoder:
         self._refusal = AcknowledgeType.RELEASE if is_release else AcknowledgeType.REJECT
 
     def decode(self, data: bytes | memoryview, acquired: Sequence[AcquiredRange], delivery: Delivery) -> Decoded:
-        """Decode the record batches `data` of a partition, and return the acquired records."""
+        """Decode the record batches `data` of a partition, and return the records in the `acquired` ranges.
+
+        Acquired offsets without a record are returned as gaps. `delivery` becomes a part of each record.
+        """
         found = Decoded([], {}, [])
         counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
         for batch in MemoryRecords(data):
@@ -114,10 +117,10 @@ class RecordDecoder:
         delivery: Delivery,
         found: Decoded,
     ) -> None:
-        """Add to `found` that the acquired offsets of a batch without a decoded record are acknowledged as `kind`.
+        """Add to `found` that the rest of a batch is acknowledged as `kind`.
 
-        These offsets were not decoded because of `error`. They are removed from `counts`, which has the offsets that
-        are still to be decoded.
+        The rest are the batch's acquired offsets that were not decoded because of `error`. They are removed from
+        `counts`, which contains {offset still to be decoded: delivery count}.
         """
         rest = [offset for offset in _offsets(batch) if offset in counts]
         for offset in rest:

@@ -20,7 +20,7 @@ _LABELS = ("group", "member_id")
 
 
 class MeasuredConsumer(Protocol):
-    """Interface of ShareConsumer, AsyncShareConsumer, and a Spark member's ShareConsumerQuery."""
+    """A consumer with metrics: ShareConsumer, AsyncShareConsumer, or a Spark member's ShareConsumerQuery."""
 
     @property
     def group_id(self) -> str:

@@ -35,7 +35,7 @@ CommitResults = dict[TopicIdPartition, RequestError | None]
 
 
 class Acknowledger(Protocol):
-    """The interface of the consumer that a record was delivered to."""
+    """The methods of a consumer that its delivered records call to acknowledge themselves."""
 
     def check_explicit(self) -> None:
         """Raise IllegalStateError in implicit mode, where the application does not acknowledge records itself."""
@@ -52,7 +52,7 @@ class Delivery(NamedTuple):
         node_id: the leader that returned the records.
         lock_until_ms: the end of the locks on the client's clock; None if the broker returns no lock timeout.
         acknowledger: the consumer of the records.
-        session: the number of the share session with the leader (`ShareNode.session`). The locks end with it.
+        session: the number of the share session with the leader (`ShareNode.session`). The locks end with that session.
     """
 
     source: TopicIdPartition
@@ -118,7 +118,12 @@ class Record(Generic[Value]):
 
 
 class Possession(Enum):
-    """Whether the consumer can acknowledge a record: only if it is HELD, not while RENEWING, never after LOST."""
+    """Whether the consumer holds a record.
+
+    - HELD: the consumer holds the record and can acknowledge it.
+    - RENEWING: the record's lock is being renewed. The record cannot be acknowledged until the renewal has ended.
+    - LOST: the consumer no longer holds the record and can never acknowledge it.
+    """
 
     HELD = "held"
     RENEWING = "renewing"

@@ -64,8 +64,8 @@ class Requests:
         self._is_leaving = False
         self._outage = OutageLog(
             logger,
-            "group %(group)s: no heartbeat possible",
-            "group %(group)s: heartbeats are answered again",
+            "group %(group)s: a heartbeat failed",
+            "group %(group)s: the coordinator responds to heartbeats again",
             fields=LogFields(group=settings.group_id),
         )
         self._instance_id: UUID | None = None
@@ -97,7 +97,8 @@ class Requests:
     def start_turns(self) -> None:
         """For each leader without a turn in progress, start a turn that fetches records or sends acknowledgements.
 
-        Leaders whose fetched records still wait for a poll are skipped.
+        Leaders whose fetched records still wait for a poll are skipped. If the metadata is stale, a metadata request is
+        started too.
         """
         leaders = self._cluster.sources(self._core.assigned)
         if self._cluster.is_stale and self._refreshing is None and self._core.membership.topics:
@@ -202,7 +203,7 @@ class Requests:
             self._end_turn(node)
 
     def _end_turn(self, node: ShareNode) -> None:
-        """End the task that sends requests to the node. Start the next one now if a commit waits for that."""
+        """Record that the node's turn has ended. If a commit waits for this, start the next turn now."""
         del self._turns[node.node_id]
         self._fetching.discard(node.node_id)
         if node.node_id in self._committing:

@@ -54,7 +54,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """The settings, with Kafka's defaults.
+    """The settings of a share consumer, with Kafka's defaults.
 
     `connection` contains the settings from CONNECTION_SETTINGS that the caller has passed. `on_undecodable` is not a
     setting of Kafka: it determines what happens to a record that cannot be deserialized.
@@ -111,11 +111,14 @@ _AT_LEAST_ONE = ("max_poll_records", "max_poll_interval_ms", "request_timeout_ms
 
 
 def parse_settings(settings: Mapping[str, Any]) -> ConsumerSettings:
-    """Check the settings and return them. Names may also contain dots, as in Java. Raises InvalidSettingError."""
+    """Check settings and return them as ConsumerSettings. Raises InvalidSettingError if one is unknown or invalid.
+
+    Names may contain dots instead of underscores, as in Java.
+    """
     named = {name.replace(".", "_"): value for name, value in settings.items()}
     _check_names(named)
     if not str(named.get("group_id") or "").strip():
-        raise InvalidSettingError("group_id must be set: the name of the share group")
+        raise InvalidSettingError("group_id is not set; it must be the name of the share group")
     named["bootstrap_servers"] = _servers(named.get("bootstrap_servers", ()))
     for name, value in named.items():
         _check_value(name, value)
@@ -136,7 +139,7 @@ def _check_names(named: Mapping[str, Any]) -> None:
 def _check_value(name: str, value: Any) -> None:
     choices = _CHOICES.get(name)
     if choices and value not in choices:
-        raise InvalidSettingError(f"{name} is {value!r}; the values are {', '.join(choices)}")
+        raise InvalidSettingError(f"{name} is {value!r}; it must be one of: {', '.join(choices)}")
     if name in _FIELDS and _FIELDS[name].type == "int":
         least = 1 if name in _AT_LEAST_ONE else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -146,7 +149,7 @@ def _check_value(name: str, value: Any) -> None:
 def _servers(value: str | Sequence[str]) -> tuple[str, ...]:
     servers = tuple(part.strip() for part in (value.split(",") if isinstance(value, str) else value) if part.strip())
     if not servers:
-        raise InvalidSettingError("bootstrap_servers must be set: host:port of one or more brokers")
+        raise InvalidSettingError("bootstrap_servers is not set; it must be host:port of one or more brokers")
     for server in servers:
         host, _, port = server.rpartition(":")
         if not host or not port.isdigit():

@@ -1,6 +1,6 @@
 """Configuration: one YAML file with Kafka's dotted keys, each declared once with default, bounds and description.
 
-The file has these sections. Environment variables override nothing.
+The file has these sections. Environment variables do not override its values.
 - `job`: JobConfig
 - `group`: ShareGroupConfig and ShareCoordinatorConfig, Kafka's broker keys
 - `groups`: GroupOverrides for each group id, Kafka's GROUP keys

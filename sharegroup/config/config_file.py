@@ -29,9 +29,8 @@ class EffectiveGroupConfig(NamedTuple):
 class Config:
     """The content of a configuration file.
 
-    `Config()` has Kafka's defaults for Kafka's keys, except that it allows more records in flight.
-
-    `group` and `coordinator` together are the section `group` of the file (group.share.* and share.coordinator.*).
+    `Config()` has Kafka's defaults for Kafka's keys, except that it allows more records in flight. The section `group`
+    of the file is divided into `group` (keys group.share.*) and `coordinator` (keys share.coordinator.*).
     """
 
     job: JobConfig = field(default_factory=JobConfig)
@@ -60,7 +59,7 @@ class Config:
 
     @property
     def all_cells(self) -> JobConfig:
-        """The section `job` as it is in the file, without the changes that `for_cell` makes for one cell."""
+        """The section `job` of the file, which all cells share. `for_cell` does not change it."""
         return self._file_job or self.job
 
     @property
@@ -70,11 +69,11 @@ class Config:
         return frozenset(topic for cell in cells for topic in job_of_cell(self.all_cells, cell).topics)
 
     def job_for(self, group_id: str) -> JobConfig:
-        """Return the section `job` of the group's cell, with the topics and tables that the group uses."""
+        """Return the section `job` for the cell of a group. It has the topics and tables that the group uses."""
         return job_of_cell(self.all_cells, self.cells.cell_of(group_id))
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether the job of this configuration serves the group."""
+        """Return whether the group is in the cell of this configuration, so that the cell's job serves the group."""
         return self.cells.cell_of(group_id) == self.cell
 
     def group_config(self, group_id: str) -> GroupConfig:

@@ -45,14 +45,18 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 def key(name: str, default: Any, doc: str, *, allowed: str | None = None, **checks: Any) -> Any:
     """Return the pydantic field that declares a config key. `checks` are passed to pydantic's `Field`.
 
-    `allowed` is the description of the allowed values in the reference. By default, it is derived from type and checks.
+    `doc` and `allowed` describe the key and its allowed values in the reference. By default, `allowed` is derived from
+    the type and the checks of the field.
     """
     extra: JsonDict | None = {"allowed": allowed} if allowed is not None else None
     return Field(default=default, alias=name, description=doc, json_schema_extra=extra, **checks)
 
 
 class ConfigKey(NamedTuple):
-    """A config key as the reference shows it. `default` is None if a job-level key provides it (`JOB_KEYS`)."""
+    """A config key as the generated reference shows it.
+
+    `default` is None for a key of groups whose default is the value of a job-level key (`JOB_KEYS`).
+    """
 
     name: str
     default: object
@@ -63,7 +67,7 @@ class ConfigKey(NamedTuple):
 class ConfigFamily(BaseModel):
     """Base class of the config families. A family declares config keys that belong together, each as a field.
 
-    The name of a field is its key without the family's prefix, in snake case.
+    The name of a field is usually its key without the family's prefix, in snake case.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
@@ -82,7 +86,7 @@ class ConfigFamily(BaseModel):
         return self._by_name(self.model_fields_set)
 
     def set_texts(self) -> dict[str, str]:
-        """Return the explicitly set values as texts in Kafka's format. `check_family` accepts these texts."""
+        """Return {dotted name: text} of the explicitly set values, in Kafka's format, which `check_family` accepts."""
         return {name: text_of(value) for name, value in self.set_values().items()}
 
     def _by_name(self, fields: Any) -> dict[str, Any]:
@@ -104,9 +108,10 @@ Family = TypeVar("Family", bound=ConfigFamily)
 
 @dataclass(frozen=True)
 class CheckedFamily(Generic[Family]):
-    """A family that was read from user input.
+    """A family that was created from user input, with the problems of this input.
 
-    The keys in `wrong` had invalid values, so `family` has their defaults instead. `problems` describes these values.
+    `wrong` are the names of keys with invalid values. `family` has the defaults of these keys instead. `problems` has a
+    sentence for each of them.
     """
 
     family: Family
@@ -115,7 +120,10 @@ class CheckedFamily(Generic[Family]):
 
 
 def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedFamily[Family]:
-    """Create a family from {dotted name: value}, and collect the problems of all values. All names must be known."""
+    """Create a family from `values`, {dotted name: value}, and collect the problems of all values.
+
+    All names must be keys of the family.
+    """
     missing = {name for name, value in values.items() if value is None}
     problems = {name: f"Missing value for configuration {name}" for name in missing}
     given = {name: value for name, value in values.items() if name not in missing}

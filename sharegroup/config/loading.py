@@ -48,9 +48,9 @@ def load_config(path: str | Path) -> Config:
 
 
 def parse_config(mapping: Mapping[str, object], source: str) -> Config:
-    """Create a Config from the parsed content of a file, {section: content}.
+    """Create a Config from `mapping`, the parsed content of a file as {section: content}.
 
-    If there are problems, raise one InvalidConfigError for all of them. The error names the file by `source`.
+    If there are problems, raise one InvalidConfigError that lists all of them. The error names the file by `source`.
     """
     names = (*SECTIONS, _GROUPS)
     problems = [f"Unknown section {name}{nearest_hint(str(name), names)}" for name in mapping if name not in names]
@@ -78,9 +78,10 @@ def check_group_overrides(
 ) -> tuple[GroupOverrides, list[str]]:
     """Check the configs `given` for a group, and return (the configs with valid values, a sentence for each problem).
 
-    A value outside the job's limits is a problem, but is returned. The sentences use the words of Kafka's
-    IncrementalAlterConfigs. `wrong` are the keys of `job` with invalid values. The group's configs are not compared
-    with these values. `group_id` is the name of the group, or "" if it is not known.
+    A value outside the limits in `job` is a problem, but it is returned nevertheless. The sentences use the words of
+    Kafka's IncrementalAlterConfigs. `wrong` are the keys of `job` with invalid values. The group's configs are not
+    compared with these values. If `group_id` is not empty, also check that the group does not mirror its offsets to
+    itself.
     """
     known = GroupOverrides.config_keys()
     problems = [
@@ -108,7 +109,10 @@ def _part(section: Mapping[str, object], family: type[ConfigFamily]) -> dict[str
 
 
 def _mapping(name: str, value: object, problems: list[str]) -> Mapping[Any, Any]:
-    """Return the content of a section; {} if it is empty (null in YAML). Report any other value in `problems`."""
+    """Return the content of a section, or {} if it is empty (null in YAML).
+
+    If the content is not a mapping, add a sentence to `problems` and return {}.
+    """
     if value is None:
         return {}
     if isinstance(value, Mapping):

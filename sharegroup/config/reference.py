@@ -13,7 +13,10 @@ def reference() -> str:
 
 
 def default_text(key: ConfigKey) -> str:
-    """Return a key's default in YAML notation. For a group's key without a default, return its job-level key."""
+    """Return a key's default in YAML notation.
+
+    If the default of a group's key is the value of a job-level key, return the name of the job-level key.
+    """
     if key.default is None:
         return JOB_KEYS[key.name]
     if isinstance(key.default, Mapping):

@@ -1,6 +1,6 @@
 """Rules between keys, such as min <= value <= max, or session timeout > heartbeat interval.
 
-A rule is skipped if one of its keys has an invalid value. Such a value is reported by itself.
+A rule is skipped if one of its keys has an invalid value, because `check_family` reports that value.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +37,7 @@ def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]
 
 
 def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
-    """Return a sentence for each violated rule between a group's values and the job's limits.
+    """Return a sentence for each rule that a group's values violate, compared with the job's limits and each other.
 
     Keys in `wrong` have invalid values and are not compared.
     """
@@ -73,11 +73,13 @@ def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
             continue
         bound = high if values[name] > limits[high] else low if values[name] < limits[low] else None
         if bound is not None:
-            warnings.append(f"{name} {values[name]} is outside {bound} {limits[bound]}, which is used instead")
+            warnings.append(
+                f"{name} {values[name]} is outside the limit {bound} {limits[bound]}; the limit is used instead"
+            )
             values[name] = limits[bound]
     assignor = values.get(_ASSIGNOR)
     if assignor is not None and assignor not in job.assignors:
-        warnings.append(f"{_ASSIGNOR} {assignor} is not one of {_ASSIGNORS} {_listed(job)}; the first is used")
+        warnings.append(f"{_ASSIGNOR} {assignor} is not one of {_ASSIGNORS} {_listed(job)}; the first of these is used")
         del values[_ASSIGNOR]
     for end in _SESSIONS:
         session, heartbeat = (values.get(f"share.{e}", limits[f"group.share.{e}"]) for e in (end, _HEARTBEAT))
@@ -95,8 +97,8 @@ def _listed(job: ShareGroupConfig) -> str:
 def _limit_pairs(end: str) -> Iterator[tuple[str, str]]:
     """Yield (greater key, lesser key) for max >= min, max >= value and value >= min.
 
-    `end` is the common last part of the three names. The pair max >= min follows from the other two. It is needed
-    nevertheless, because these are skipped if the value is invalid.
+    `end` is the common last part of the three names. The pair max >= min follows from the other two pairs. It is needed
+    nevertheless, because the other two are skipped if the value is invalid.
     """
     value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
     yield high, low

@@ -1,4 +1,4 @@
-"""Creates the parts of a gateway and connects them. Each part depends only on parts of lower layers."""
+"""Creates the parts of a gateway and connects them: each part receives the parts that it uses."""
 
 import asyncio
 from collections.abc import Mapping
@@ -61,8 +61,8 @@ from sharegroup.security.listener import listener_name
 class GatewayParts:
     """All parts of one gateway, created but not started.
 
-    Must be created on the event loop. Raises InvalidConfigError if the configuration or a file that it names is not
-    valid.
+    Must be created on the event loop. The constructor raises InvalidConfigError if the configuration is not valid, or
+    a file that the configuration names.
     """
 
     def __init__(self, config: Config) -> None:
@@ -161,7 +161,7 @@ class GatewayParts:
         return [listing.group_id for listing in await self._stored.listings()]
 
     def reload_security(self) -> None:
-        """Reload those files of certificates, users, keys and ACLs that have changed. Blocks while it reads them."""
+        """Reload certificates, users, keys and ACLs if their files have changed. Blocks the calling thread."""
         self._security.reload()
 
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
@@ -172,7 +172,7 @@ class GatewayParts:
 
 
 def _connection_limits(config: GatewayConfig) -> AddressLimits:
-    """Return the configured connection limits, reduced to what the process's limit of open files allows."""
+    """Return the configured limits of connections. The total is lower if the process may not open enough files."""
     return AddressLimits(
         limit_connections(raise_limit(), config.max_connections),
         config.max_connections_per_ip,
@@ -191,7 +191,7 @@ def _quotas(config: GatewayConfig) -> Quotas:
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
-    """Return a channel to the job, or to the jobs of all cells (jobs that run side by side) if cells are configured."""
+    """Return a channel to the job. If cells (several jobs side by side) are configured, it leads to all these jobs."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:
         return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)

@@ -1,6 +1,6 @@
 """Metrics and health checks of the gateway, served over HTTP if `gateway.metrics.port` is set.
 
-A scrape runs on its own thread. It reads the event loop's counters, and the current sizes of caches and maps.
+Each scrape runs on its own thread. It reads counters that the event loop updates, and the sizes of caches and maps.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,10 @@ TICK_S, _BLOCKED_S = 1.0, 30.0
 
 
 class GatewayMetrics:
-    """Serves the metrics of a gateway. `clock` returns the event loop's time, in seconds."""
+    """The metrics and health checks of a gateway, and their HTTP server.
+
+    `clock` returns the event loop's time in seconds.
+    """
 
     def __init__(self, parts: GatewayParts, clock: Callable[[], float]) -> None:
         self._parts, self._clock = parts, clock
@@ -38,7 +41,7 @@ class GatewayMetrics:
         self._ticked_s = self._clock()
 
     def set_draining(self) -> None:
-        """Record that the gateway accepts no new clients, and will stop when the connected clients have left."""
+        """Record that the gateway is being drained: it accepts no new clients, so it is no longer ready."""
         self._is_draining = True
 
     def close(self) -> None:
@@ -46,13 +49,13 @@ class GatewayMetrics:
         self._server.close()
 
     def health_problems(self) -> Iterator[str]:
-        """Yield the reasons why the process should be restarted; none if it is healthy."""
+        """Yield the reasons why the gateway should be restarted. Yield nothing if it is healthy."""
         silent_s = self._clock() - self._ticked_s
         if self._is_listening and silent_s > _BLOCKED_S:
             yield f"the event loop has been blocked for {silent_s:.0f} s"
 
     def readiness_problems(self) -> Iterator[str]:
-        """Yield the reasons why no clients should be sent to this gateway; none if it is ready."""
+        """Yield the reasons why no clients should be sent to this gateway. Yield nothing if it is ready."""
         yield from self.health_problems()
         if not self._is_listening:
             yield "the gateway's ports are not open"

@@ -1,4 +1,4 @@
-"""The gateway process: startup, periodic work, drain and shutdown. `composition` creates its parts."""
+"""The gateway: startup, periodic work, drain (moving clients to other gateways) and shutdown."""
 
 import asyncio
 import contextlib
@@ -55,10 +55,10 @@ class Gateway:
         self._tasks = [asyncio.ensure_future(_run_periodically(interval_s, work)) for interval_s, work in upkeep]
 
     async def drain(self) -> None:
-        """Move the clients to other gateways. A client moves when it has acknowledged all records that it holds.
+        """Move the clients to other gateways. Call `stop` afterwards.
 
-        This takes at most `gateway.drain.timeout.ms`, plus the time to announce the stop to the other gateways. Call
-        `stop` afterwards.
+        The gateway accepts no new clients. It disconnects each client that holds no records and has all its responses.
+        It waits for the other clients for up to `gateway.drain.timeout.ms`. `stop` disconnects those that remain.
         """
         parts = self.parts
         self._metrics.set_draining()
@@ -67,7 +67,8 @@ class Gateway:
         await parts.fleet.leave(parts.share.sessions.connection_holds_records)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
             logger.warning(
-                "drain timeout expired: %(count)d clients have not finished; records released",
+                "drain timeout expired: %(count)d clients are still connected; the gateway releases their records when"
+                " it stops",
                 LogFields(count=len(parts.connections)),
             )
 
@@ -95,7 +96,7 @@ class Gateway:
         return self.parts.listeners.addresses
 
     async def _refresh(self) -> None:
-        """Update topics, partitions, leaders and brokers, and open ports for new brokers."""
+        """Refresh the metadata (topics, partitions, leaders and brokers), and open ports for new brokers."""
         if await self.parts.cluster.try_refresh():
             await self.parts.ports.open_new()
 
@@ -109,7 +110,7 @@ async def _run_periodically(interval_s: float, work: Callable[[], Awaitable[None
             if done is not None:
                 await done
         except Exception:
-            logger.exception("periodic work of the gateway failed; retrying")
+            logger.exception("a periodic task of the gateway failed; it will be retried")
 
 
 @contextlib.asynccontextmanager

@@ -1,1 +1,1 @@
-"""The driver of the job without Spark: plans micro-batches and commits them."""
+"""The parts of the job that do not use Spark: they plan micro-batches and commit them."""

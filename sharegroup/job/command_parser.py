@@ -1,4 +1,4 @@
-"""The argument parser of the programs outside the command `sharegroup`."""
+"""The argument parser of the programs that have a `main` of their own, such as the job and the demo."""
 
 import argparse
 from typing import Any

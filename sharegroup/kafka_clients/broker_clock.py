@@ -31,7 +31,8 @@ class BrokerClock:
     def record_append(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
         """Update the estimate from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
-        If rows were sent several times, `sent_ms` is the first time, because the first attempt may have been appended.
+        If rows were sent several times, `sent_ms` is the time of the first attempt, because this attempt may have been
+        appended. An append time below 0 is ignored, because it means that the topic stores no append times.
         """
         if append_ms < 0:
             return  # the topic does not store append times

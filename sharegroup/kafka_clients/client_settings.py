@@ -18,9 +18,10 @@ ClientSettings = Mapping[str, Any]
 
 
 def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Return kafka-python's settings for Java's properties. Properties that only Java's clients have are left out.
+    """Return kafka-python's settings for `kafka`, which are properties of the Java client.
 
-    User name and password are read from `sasl.jaas.config`. Raises InvalidConfigError if a property is invalid.
+    Properties that only the Java client has are left out. User name and password are read from `sasl.jaas.config`.
+    Raises InvalidConfigError if a property is invalid.
     """
     if problems := property_problems(kafka):
         raise InvalidConfigError("Kafka client properties", problems)

@@ -27,7 +27,7 @@ class _Window:
 
 
 class Measured:
-    """The values of one quantity in the last two windows of 30 s, and the count and sum of all since the start."""
+    """The values of one quantity in the last two windows of 30 s, and the count and sum of all values ever recorded."""
 
     def __init__(self, now_ms: int) -> None:
         self.count, self.total = 0, 0.0

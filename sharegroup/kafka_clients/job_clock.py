@@ -7,10 +7,10 @@ wrong by any amount and may be set at any time.
 
 The clocks of brokers may differ, and the job does not decide which of them is right:
 
-    latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
-    earliest  the time of the broker that is behind the others. Locks and sessions end according to it.
+    latest    the time of the broker that is ahead of the others. A lock or session starts at this time.
+    earliest  the time of the broker that is behind the others. A lock or session ends when this time is late enough.
 
-So no lock ends early by the clock of any broker. Locks last longer by the difference between the brokers' clocks.
+So no lock ends early according to the clock of any broker. Locks last longer by the difference between the clocks.
 """
 
 import threading
@@ -38,9 +38,9 @@ class BrokersTime(NamedTuple):
 
 
 class ClockReading(NamedTuple):
-    """The time of the broker that is behind the others (`earliest_ms`), read at the steady clock's time `steady_ms`.
+    """The time of the slowest broker clock (`earliest_ms`), and the monotonic time when it was read (`steady_ms`).
 
-    Other processes of the same machine, which have the same steady clock, use it to compute the brokers' time.
+    Other processes of the same machine have the same monotonic clock. They compute the brokers' time from both values.
     """
 
     steady_ms: int

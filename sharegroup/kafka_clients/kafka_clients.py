@@ -77,7 +77,10 @@ class KafkaRowProducer:
     def __init__(
         self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str, clock: JobClock | None = None
     ) -> None:
-        """Create the producer. `clock` estimates the brokers' time from the append times of probes."""
+        """Create the producer.
+
+        `clock` estimates the brokers' time. It uses the append times of small rows (probes) that this producer sends.
+        """
         self._settings, self._clock = settings, clock or JobClock()
         self._producer = self._open()
         self._responses_topic = responses_topic
@@ -92,8 +95,8 @@ class KafkaRowProducer:
         So a broadcast, such as a member's departure, is stored before the request that releases the member's records.
         If a member re-joins, the request that releases its old records is stored before the response to the member.
 
-        A response is keyed by its `reply_to`, and not sent without one. Raises KafkaUnavailableError if the brokers do
-        not store the rows.
+        The key of a response is its `reply_to`. A response without `reply_to` is not sent. Raises KafkaUnavailableError
+        if the brokers do not store the rows.
 
         A response that is too large for Kafka is replaced by an error response. Otherwise its micro-batch would fail
         again after each restart of the job. If the request was a fetch, the locks of its records remain until they
@@ -106,7 +109,7 @@ class KafkaRowProducer:
             self._to_partitions(self._requests_topic, [_Row(key, value.encode()) for key, value in requests]),
         ):
             logger.error(
-                "dropped a request of %(size_bytes)d bytes for %(key)s: too large for Kafka",
+                "dropped a request for %(key)s: its %(size_bytes)d bytes are too large for Kafka",
                 LogFields(size_bytes=len(value), key=key[:_SHOWN]),
             )
         answers = [row for row in answers if row.key != BROADCAST_KEY]
@@ -118,7 +121,7 @@ class KafkaRowProducer:
         errors = [_error_row(row) for row in too_large]
         for key, value, _ in self._produce(self._responses_topic, errors):
             logger.error(
-                "dropped an error response of %(size_bytes)d bytes to %(key)s: too large for Kafka",
+                "dropped an error response to %(key)s: its %(size_bytes)d bytes are too large for Kafka",
                 LogFields(size_bytes=len(value), key=key[:_SHOWN]),
             )
 
@@ -146,11 +149,14 @@ class KafkaRowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def refresh_clock(self, topic: str) -> None:
-        """Send probes to a topic without waiting for responses. So a leader that does not respond causes no delay."""
+        """Send a probe to each partition of a request topic, without waiting for the appends.
+
+        A leader that does not respond therefore causes no delay. Errors are only logged.
+        """
         try:
             self._send_probes(topic)
         except (KafkaError, KafkaUnavailableError) as error:
-            logger.debug("could not append a probe to topic %(topic)s: %(error)s", LogFields(topic=topic, error=error))
+            logger.debug("could not send a probe to topic %(topic)s: %(error)s", LogFields(topic=topic, error=error))
 
     def _send_probes(self, topic: str) -> list[Any]:
         probes = []
@@ -181,7 +187,7 @@ class KafkaRowProducer:
             )
 
     def _to_partitions(self, topic: str, rows: Sequence[_Row]) -> Sequence[_Row]:
-        """Return the rows, with each broadcast row repeated for every partition of the topic."""
+        """Return the rows, with each row whose key is `BROADCAST_KEY` repeated for every partition of the topic."""
         if all(row.key != BROADCAST_KEY for row in rows):
             return rows
         partitions = sorted(self._partitions(topic))
@@ -262,7 +268,7 @@ def _single_responses(row: _Row) -> list[_Row]:
 
 
 def _error_row(row: _Row) -> _Row:
-    """Return the error that replaces a response that is too large."""
+    """Return an error response that replaces the response in `row`, which is too large. Log the replacement."""
     (response,) = decode_rows(row.value)
     message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
     logger.error(
@@ -275,7 +281,7 @@ def _error_row(row: _Row) -> _Row:
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:
     """Return a consumer without a group, for reading start and end offsets of logs.
 
-    With `read_committed` the end offset is the last stable offset.
+    With `read_committed`, the end offset is the last stable offset. `more` are further settings of kafka-python.
     """
     isolation = "read_committed" if read_committed else "read_uncommitted"
     settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **settings}

@@ -1,4 +1,7 @@
-"""A limit for log lines, so that clients can neither fill the log nor forge lines."""
+"""Limits how many log lines clients can cause, and escapes line breaks in texts that come from clients.
+
+Clients can then neither fill the log, nor send a text that looks like a log line of its own.
+"""
 
 import logging
 import time

@@ -15,7 +15,7 @@ class OutageLog:
     """Writes one line when work starts to fail, and one with the duration when it succeeds again.
 
     `failure` and `recovery` are the texts of the lines, such as "polling failed" and "polling succeeded again". They
-    may name values of `fields`, as in "%(topic)s: polling failed".
+    can contain placeholders for values of `fields`, as in "%(topic)s: polling failed".
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class OutageLog:
 class OutageLogs:
     """One `OutageLog` for each key. The keys stand for things that fail independently, such as partitions.
 
-    Only failing keys are stored. If there are more than `MAX_KEYS`, the oldest is dropped. The failure line and the
-    recovery line of a key both use the `fields` of its first failure.
+    Only failing keys are stored. If there are more than `MAX_KEYS`, the oldest is dropped, and its recovery is not
+    logged. The failure line and the recovery line of a key both use the `fields` of its first failure.
     """
 
     def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:

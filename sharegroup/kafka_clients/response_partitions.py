@@ -62,10 +62,10 @@ class ResponsePartitions:
         self.positions: dict[TopicPartition, int] = {}
 
     def start_reading(self, consumer: KafkaConsumer) -> bool:
-        """Start reading where the previous consumer stopped, or at the end of the key's partition.
+        """Start reading where the previous consumer stopped, and return whether the topic exists.
 
-        Return whether the topic exists. The end offset is determined now, because a response may be written before the
-        consumer's first poll.
+        Without a previous consumer, start at the end of the key's partition. The end offset is determined now, because
+        a response may be written before the consumer's first poll.
         """
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if not count:
@@ -107,7 +107,7 @@ class ResponsePartitions:
         )
 
     def record_positions(self, partition: TopicPartition, records: Iterable[Any]) -> None:
-        """Update the positions after records were read."""
+        """Update `positions` after `records` of a partition were read."""
         for record in records:
             self.positions[partition] = record.offset + 1
             self._read_ms = max(self._read_ms, record.timestamp)

@@ -1,14 +1,14 @@
-"""Sends the acknowledgements (or renewals) of one batch until all have responses. No I/O.
+"""Determines which acknowledgements (or renewals) of one batch to send, until all have responses. No I/O.
 
-The job applies or rejects a row as a whole. It rejects a row if the member no longer holds a part of the row. Such a
-row is sent again in smaller parts, until only the lost ranges remain rejected. As in Kafka, acknowledging or renewing
-finished records has no effect and returns no error. This is true whichever member has finished the records. A response
-to a renewal therefore lists the ranges that were renewed.
+The member sends them in request rows. The job applies or rejects a row as a whole. It rejects a row if the member no
+longer holds a part of the row's ranges. A rejected row is sent again in smaller parts, until only the lost ranges
+remain rejected. As in Kafka, acknowledging or renewing finished records has no effect and returns no error, even if
+another member has finished the records. A response to a renewal therefore lists the ranges that were renewed.
 
 A row names the acquired ranges that it acknowledges, with their delivery counts. It therefore has no effect on records
-that this or an earlier process of the member has acquired again in the meantime. If the lock deadlines are known, the
-row also contains the earliest one. An acknowledgement that is appended after this deadline is then rejected, even if
-other members have finished the records since.
+that this or an earlier process of the member has acquired again in the meantime. If lock deadlines are known, the row
+also contains the earliest one. The job rejects the row if it is appended after this deadline, even if other members
+have finished the records since.
 """
 
 import logging
@@ -25,6 +25,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 
 logger = logging.getLogger(__name__)
 
+#: A row that was rejected because of lost ranges is divided into at most this many smaller rows.
 PARTS = 64
 #: A row without a response is sent again after this time, in ms, with the same id. Only the first response counts.
 RESPONSE_TIMEOUT_MS = 10_000
@@ -45,21 +46,22 @@ class AcknowledgementRound:
     """The acknowledgements or renewals of one batch, and their responses.
 
     Args:
-        batches: the acknowledgement batches to send.
+        batches: the acknowledgement batches to send, for each share-partition.
         granted: the acquired ranges that the batches apply to. If empty, the batches apply to the ranges that the
             member holds when the job reads the rows.
-        ids: creates request ids.
+        ids: yields new request ids.
         is_renewal: whether these are renewals.
         is_static: whether the member is static, so that renewed locks must outlast its restart.
-        incarnation: identifies the process that acknowledges.
+        incarnation: identifies the process of the member that acknowledges.
         linger_ms: how long the rows may wait at the job for other rows.
 
     Attributes:
-        rejected: the acknowledgement batches that were rejected.
+        rejected: the acknowledgement batches that were rejected, as (share-partition, batch).
         failed_records: the number of records whose batch was rejected or whose topic was deleted.
         not_allowed: whether the group does not allow renewals.
         lock_deadline_ms: the earliest deadline of a renewed lock; 0 if no lock was renewed.
-        locks: by share-partition and offset, until when the member's locks last, as far as this is known.
+        locks: for each share-partition, the lock deadline of each offset. It contains only known deadlines. The caller
+            sets it.
     """
 
     def __init__(
@@ -95,7 +97,10 @@ class AcknowledgementRound:
         return not self._open
 
     def due_requests(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
-        """Return the rows to send now: new ones, and those that must be sent again."""
+        """Return the rows to send now: new rows, and rows that must be sent again.
+
+        A returned row is returned again after `RESPONSE_TIMEOUT_MS` if it has no response by then.
+        """
         requests = []
         for request_id, row in self._open.items():
             if now_ms >= row.due_ms:
@@ -104,7 +109,7 @@ class AcknowledgementRound:
         return requests
 
     def handle_response(self, response: AcknowledgeResponse, now_ms: int) -> bool:
-        """Apply a response; return False if no row of this round waits for it."""
+        """Apply a response and return True. Return False if no row of this round waits for this response."""
         row = self._open.pop(response.id, None)
         if row is None:
             return False
@@ -118,7 +123,7 @@ class AcknowledgementRound:
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
             self.failed_records += _records(row)
             logger.info(
-                "%(topic)s-%(partition)d: the topic was deleted; its acquired records are discarded",
+                "%(topic)s-%(partition)d: the topic was deleted, so its acquired records are discarded",
                 LogFields(topic=response.topic, partition=response.partition),
             )
         elif code not in _LOST and error_code(code).retriable:
@@ -130,13 +135,16 @@ class AcknowledgementRound:
             self.failed_records += _records(row)
             self.rejected += [(row.share_partition, batch) for batch in row.batches]
             logger.info(
-                "%(topic)s-%(partition)d: acknowledgement rejected: %(error)s",
+                "%(topic)s-%(partition)d: the job rejected an acknowledgement: %(error)s",
                 LogFields(topic=response.topic, partition=response.partition, error=response.error_message),
             )
         return True
 
     def renewed_parts(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
-        """Return the renewed parts of the ranges, in order, with the delivery counts that the responses contain."""
+        """Return the renewed parts of the ranges, sorted.
+
+        Each part has the delivery count from its response and the earliest deadline of all renewed locks.
+        """
         ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
         return tuple(
             part

@@ -1,7 +1,7 @@
-"""The two calls of a running batch that wait for responses, `begin` and `acknowledge`, as objects to poll. No I/O.
+"""Objects for the two calls of a running batch that need responses: `begin` and `acknowledge`. No I/O.
 
-The member receives the responses. Polling raises ResponseTimeoutError if they do not arrive in time, or if the member
-has failed.
+The caller polls such an object until the call has finished. Meanwhile, the member receives the responses. Polling
+raises ResponseTimeoutError if the responses do not arrive in time, or if the member has failed.
 """
 
 import logging
@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseTimeoutError(ShareGroupError):
-    """The share-group job did not respond in time. Check that the job runs and uses the same topics as the member."""
+    """The share-group job did not respond in time, or the member has failed and no longer receives responses.
+
+    Unless the member has failed, check that the job runs and uses the same topics as the member.
+    """
 
 
 class BatchMember(Protocol):
@@ -52,9 +55,9 @@ class BatchMember(Protocol):
 
 
 class _Awaited:
-    """Waits until all rows of an acknowledgement round (`awaited`) have responses, at most until `deadline_ms`.
+    """The responses to one acknowledgement round (`awaited`), which must arrive before `deadline_ms`.
 
-    If `awaited` is None, the call waits for no response.
+    If `awaited` is None, no response is needed, so `poll` always returns True.
     """
 
     def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
@@ -78,9 +81,9 @@ class _Awaited:
 
 
 class PendingBegin:
-    """A pending `MemberLogic.begin`.
+    """A call of `MemberLogic.begin` that may have to wait for responses.
 
-    Call `poll` until it returns ranges. The first call returns the ranges, unless locks must be renewed first.
+    The caller calls `poll` until it returns ranges. The first `poll` returns them, unless locks must be renewed first.
     """
 
     def __init__(
@@ -119,13 +122,17 @@ class PendingBegin:
 
 
 class PendingAcknowledge:
-    """A pending `MemberLogic.acknowledge`. The caller does these steps in this order:
+    """A call of `MemberLogic.acknowledge` that has not finished. The caller does these steps in this order:
 
     1. Wait until `may_append` returns True, that is, until the previous acknowledgements have all responses.
     2. Call `due_requests`, and append the rows of its result to the request topic.
     3. Call `mark_appended`; after that, `is_done` is True.
 
     If rows could not be appended, `due_requests` returns them again later, with the same ids.
+
+    Args:
+        following: the acknowledgements to append.
+        previous: the acknowledgements of the batch before, if some of them have no response yet.
     """
 
     def __init__(
@@ -157,6 +164,8 @@ class PendingAcknowledge:
     def due_requests(self, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to append now; none while the member cannot read responses.
 
+        The first call also stops the renewals of the running batch's locks.
+
         Raises ResponseTimeoutError if rows could not be appended in time, or if the member has failed and will never
         read responses again.
         """
@@ -164,7 +173,7 @@ class PendingAcknowledge:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
             self._end_renewals()
         elif now_ms > self._append_until_ms:
-            raise ResponseTimeoutError("acknowledgements could not be appended to the request topic")
+            raise ResponseTimeoutError("the acknowledgements could not be appended to the request topic in time")
         if self._member.failure is not None and not self._member.is_open:
             raise ResponseTimeoutError(f"member {self._member.member_id} has failed") from self._member.failure
         requests = self._following.due_requests(self._member.member_epoch, now_ms) if self._member.is_open else []

@@ -4,8 +4,8 @@ A Kafka read covers one contiguous range (an *envelope*) of each partition. Even
 took 0.6 s, and 64 reads took 6.3 s. Reading many unneeded records is slow too. Ranges of a partition are therefore
 joined to one envelope while the gaps have at most twice as many offsets as the ranges. A batch has at most four
 envelopes for each partition, so it needs at most four reads. All other ranges wait for the next batch. A range also
-waits if its isolation level differs from that of the oldest range, because all reads of a batch use one level. Of two
-topics with the same name, a batch has ranges of only one, because Spark reads topics by name.
+waits if its isolation level differs from that of the oldest range, because all reads of a batch use one level. If two
+topics have the same name, a batch contains ranges of only one of them, because Spark reads topics by name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +29,11 @@ class Plan(NamedTuple):
 
 
 def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_limit: int = 0) -> Plan:
-    """Return a batch of the oldest ranges that MAX_READS reads can cover, up to `max_records` records.
+    """Plan a batch of the oldest ranges that MAX_READS reads can cover, up to `max_records` records.
 
-    The last range is split if necessary. A record at its last delivery attempt is a batch of its own, so that it cannot
-    make other records fail. The last attempt has the number `delivery_count_limit`; 0 means that this is not known.
+    `queued` starts with the oldest range. The last range is split if necessary. A record at its last delivery attempt
+    is a batch of its own, so that it cannot make other records fail. This rule does not apply if
+    `delivery_count_limit` is at most 2, or unknown (0).
     """
     together = attempts_together(queued, delivery_count_limit)
     if together == 0:
@@ -60,9 +61,9 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 
 
 def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
-    """Return the Kafka reads that cover the ranges.
+    """Return the Kafka reads that cover the ranges. Each read is {share-partition: contiguous range of offsets}.
 
-    A read has at most one contiguous range of each share-partition, which also covers the gaps between held ranges.
+    A contiguous range also covers the gaps between held ranges.
     """
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():

@@ -1,4 +1,4 @@
-"""The interface between a member's threads and Kafka."""
+"""The interface through which a member's threads use Kafka."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,13 +16,13 @@ class Channel(Protocol):
     """
 
     def open(self) -> bool:
-        """Begin to read responses; return False if the topic of responses does not exist yet."""
+        """Begin to read responses and return True. Return False if the response topic does not exist yet."""
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """Return responses to this member, waiting up to `timeout_ms` if there are none."""
+        """Return the new responses to this member. If there are none, wait for up to `timeout_ms`."""
 
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
-        """Produce rows; with `wait` they are durable on return."""
+        """Produce the requests to the request topics. With `wait`, return only when the brokers have stored them."""
 
     def brokers_ahead_ms(self) -> int:
         """Return how far the brokers' clocks are ahead of this machine's steady clock, measured by `send`."""
@@ -31,7 +31,7 @@ class Channel(Protocol):
         """Return the existing topics that this client may describe."""
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Return the ids and partition counts of the named topics; a topic that does not exist is left out."""
+        """Return {topic: its id and partition count} for the named topics that exist."""
 
     def close(self) -> None:
-        """Close the connections; `send` then raises KafkaError."""
+        """Close the connections. From now on, `send` raises KafkaError."""

@@ -1,4 +1,4 @@
-"""A member's fetch requests: at most one for each assigned share-partition waits at the job. No I/O.
+"""Determines which fetch requests a member sends. At most one request per share-partition is pending. No I/O.
 
 How many records are requested: `target` is the number of records that the member should hold for batches that have not
 begun. A share-partition whose last response had records is *busy*. The number of *missing* records is `target`, minus
@@ -39,7 +39,8 @@ class _Demand:
 class FetchDemands:
     """Requests records of all assigned share-partitions while the member holds fewer records than `target`.
 
-    `ids` creates request ids; `incarnation` identifies the requesting process.
+    `max_wait_ms` is how long the job may wait for records before it responds. `ids` yields new request ids.
+    `incarnation` identifies this process of the member.
     """
 
     def __init__(
@@ -85,7 +86,10 @@ class FetchDemands:
         return requests
 
     def handle_response(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
-        """Return the acquired ranges in a response; none if the response is a repeated one or belongs to no request."""
+        """Apply a response and return its acquired ranges.
+
+        Return no ranges if no request waits for this response, for example because it is a repeated response.
+        """
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
             return ()
@@ -95,7 +99,7 @@ class FetchDemands:
             demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
         if response.error_code != ErrorCode.NONE:
             logger.info(
-                "%(topic)s-%(partition)d: fetch rejected: %(error)s",
+                "%(topic)s-%(partition)d: the job rejected a fetch request: %(error)s",
                 LogFields(topic=response.topic, partition=response.partition, error=response.error_message),
             )
         return ranges_from_response(response)

@@ -2,8 +2,8 @@
 
 A batch is *offered* to the Python source of the member's Spark query. When the source has *claimed* it, Spark runs it.
 
-Locks end by the brokers' clocks, but `now_ms` is the time of the member's steady clock. `HeldBatches.ahead_ms` is the
-difference; lock deadlines are compared with `HeldBatches.brokers_ms`.
+Lock deadlines are times of the brokers' clocks, but `now_ms` is the time of the member's steady clock.
+`HeldBatches.ahead_ms` is the difference. `HeldBatches.brokers_ms` converts `now_ms`, to compare it with deadlines.
 
     acquired --> queued <--> offered --claimed--> running --> acknowledged
                    |
@@ -26,16 +26,16 @@ from sharegroup.protocol.range_map import RangeMap
 
 
 class Offers(Protocol):
-    """Passes batches to the source (implemented by `offer_file.OfferFile`)."""
+    """The offers of batches to the Python source of the Spark query (implemented by `offer_file.OfferFile`)."""
 
     def put(self, batch: OfferedBatch) -> None:
         """Offer a batch. The previous one must have been claimed or withdrawn."""
 
     def is_claimed(self) -> bool:
-        """Return whether the offer was claimed."""
+        """Return whether the source has claimed the offered batch."""
 
     def withdraw(self) -> bool:
-        """Withdraw the offer unless it is claimed; return whether it was withdrawn."""
+        """Withdraw the offer and return True. Return False if the source has already claimed it."""
 
     def close(self) -> None:
         """Announce that no further offer follows."""
@@ -43,16 +43,16 @@ class Offers(Protocol):
 
 @dataclass
 class RunningBatch:
-    """The batch that Spark runs. Times are by the brokers' clocks, except for `began_ms`.
+    """The batch that Spark runs. All times except `began_ms` are times of the brokers' clocks.
 
     Attributes:
-        began_ms: when the batch began, by the member's clock.
+        began_ms: when the batch began, as a time of the member's clock.
         renewable: the ranges whose locks are renewed at `renew_at_ms`.
         lock_deadline_ms: the earliest end of these locks.
         is_renewing: whether a renewal that was appended in time waits for its response.
-        is_lost: whether other members may have acquired some of its records.
+        is_lost: whether it is possible that other members have acquired some of its records.
         deleted: the batch's share-partitions whose topic was deleted.
-        locks: by share-partition and offset, until when the lock lasts, as far as responses contained it.
+        locks: for each share-partition, the lock deadline of each offset of the batch.
     """
 
     seq: int
@@ -74,19 +74,22 @@ class RunningBatch:
         self.record_locks(self.ranges)
 
     def overlaps(self, wanted: HeldRange) -> bool:
-        """Return whether the batch has an offset of this range."""
+        """Return whether the batch and this range have an offset in common."""
         locks = self.locks.get(wanted.share_partition, RangeMap())
         return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
-        """Return whether no other member can have the batch's records.
+        """Return whether no other member can have acquired the batch's records.
 
-        A renewal that waits for its response counts, because it takes effect when it is appended.
+        A renewal that waits for its response counts as successful, because it takes effect when it is appended.
         """
         return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def mark_renewal_appended(self, now_ms: int) -> None:
-        """Record that a renewal was appended. If it was in time, the batch counts as held until the response."""
+        """Record that a renewal was appended.
+
+        If this happened before the lock deadline, the batch counts as held until the response arrives.
+        """
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
     def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
@@ -123,7 +126,7 @@ class RunningBatch:
         self.is_lost = True
 
     def record_locks(self, ranges: Iterable[HeldRange]) -> None:
-        """Store in `locks` until when the locks of these acquired or renewed ranges last."""
+        """Store the lock deadlines of these acquired or renewed ranges in `locks`."""
         for held in ranges:
             locks = self.locks.setdefault(held.share_partition, RangeMap())
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
@@ -135,7 +138,14 @@ class RunningBatch:
 
 
 class HeldBatches:
-    """Everything that a member holds, from acquisition to acknowledgement."""
+    """All ranges that a member holds, from acquisition to acknowledgement: queued, offered and running.
+
+    Args:
+        offers: passes offered batches to the source.
+        incarnation: identifies this process of the member.
+        max_records: the maximum number of records in a batch.
+        renews_at_once: whether the locks of a batch are renewed as soon as the batch begins.
+    """
 
     def __init__(self, offers: Offers, incarnation: str, max_records: int, renews_at_once: bool = False) -> None:
         self._renews_at_once = renews_at_once
@@ -157,7 +167,7 @@ class HeldBatches:
         self.is_stalled = False
 
     def brokers_ms(self, now_ms: int) -> int:
-        """Convert a time of the member's clock to the brokers' time, by which locks end."""
+        """Convert a time of the member's clock to a time of the brokers' clocks, which determine when locks end."""
         return now_ms + self.ahead_ms
 
     @property
@@ -171,7 +181,7 @@ class HeldBatches:
         return count_records(self._offered.ranges) if self._offered else 0
 
     def overlaps(self, wanted: HeldRange) -> bool:
-        """Return whether an offset of this range is queued, on offer, or in a batch that runs or will run again."""
+        """Return whether an offset of this range is queued, offered, or in a batch that runs or will run again."""
         offered = self._offered.ranges if self._offered else ()
         is_running = self.running is not None and self.running.overlaps(wanted)
         return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered, *self._awaited))
@@ -192,7 +202,7 @@ class HeldBatches:
                 self._has_grown = True
 
     def step(self, now_ms: int) -> list[HeldRange]:
-        """Offer the next batch if possible; return the ranges that the member must return to the job."""
+        """Offer the next batch if possible. Remove and return the ranges that the member must give back to the job."""
         self.check_claim(now_ms)
         returned = self._overdue(now_ms)
         unwanted, self._unwanted = self._unwanted, []
@@ -216,15 +226,16 @@ class HeldBatches:
             self._claimed(now_ms)
 
     def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
-        """Keep these ranges from being returned or released until `rerun`. Their renewal has been requested.
+        """Hold these ranges until `rerun`: until then, they are neither given back to the job nor released.
 
-        They belong to a batch of an earlier process. A request that returns or releases them would take effect after
-        the renewal. The batch would then run with records that other members can acquire.
+        They belong to a batch of an earlier process, and their renewal has been requested. A request that gives them
+        back or releases them would take effect after the renewal. The batch would then run with records that other
+        members can acquire.
         """
         self._awaited = tuple(ranges)
 
     def rerun(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
-        """Set the running batch to a batch of an earlier process, and remove its ranges from the queue."""
+        """Make a batch of an earlier process the running batch, and remove its ranges from the queue."""
         self._awaited = ()
         self._withdraw(now_ms)
         self._queued = _without(self._queued, ranges)
@@ -242,16 +253,19 @@ class HeldBatches:
         self._offers.close()
 
     def remove_all(self, now_ms: int) -> list[HeldRange]:
-        """Remove all queued ranges and return those that are still locked."""
+        """Remove all queued ranges. Return the removed ranges whose locks have not expired."""
         return self._remove_queued(now_ms, lambda held: True)
 
     def discard_all(self, now_ms: int) -> None:
-        """Discard all queued ranges, because the member was fenced."""
+        """Discard all queued and offered ranges, because the member was fenced. A running batch is not affected."""
         self._withdraw(now_ms)
         self._queued = []
 
     def discard_deleted(self, is_gone: Callable[[AssignedPartition], bool], now_ms: int) -> None:
-        """Discard queued and offered ranges of deleted topics, and stop renewing those of the running batch."""
+        """Discard the queued and offered ranges of deleted topics, and stop renewing such ranges of the running batch.
+
+        `is_gone` returns whether the topic of a share-partition was deleted.
+        """
         offered = self._offered.ranges if self._offered else ()
         if any(is_gone(held.share_partition) for held in offered):
             self._withdraw(now_ms)
@@ -315,7 +329,7 @@ def _without(queued: Iterable[HeldRange], removed: Iterable[HeldRange]) -> list[
 
 
 def _rejoined(ranges: Iterable[HeldRange]) -> list[HeldRange]:
-    """Return the ranges, after joining the consecutive parts of each range that `plan_batch` has split."""
+    """Return the ranges, with the parts of ranges that `plan_batch` has split joined again."""
     joined: list[HeldRange] = []
     for held in ranges:
         if (

@@ -47,9 +47,9 @@ logger = logging.getLogger(__name__)
 
 
 class Member:
-    """A running member. Any thread except the member's own thread may call these methods.
+    """A member of a share group, which runs on a thread of its own from `start` to `close`.
 
-    The member's own thread calls `on_failure` once, when `failure` is set.
+    Any other thread may call these methods. If the member fails, its own thread calls `on_failure` once.
     """
 
     def __init__(
@@ -96,19 +96,22 @@ class Member:
 
     @property
     def redelivered(self) -> int:
-        """The number of ranges that were acknowledged too late; their records are delivered again."""
+        """The number of ranges that were acknowledged too late. Their records are delivered again."""
         with self._shared.turn() as (logic, _):
             return logic.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the metrics as {group: {name: value}}, with Kafka's names."""
+        """Return the metrics as {group of metrics: {metric: value}}, with Kafka's names."""
         with self._shared.turn() as (logic, now_ms):
             return logic.metric_values(now_ms)
 
     # -- for the driver --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join the group and begin to fetch once the job's topics exist. Call it once, before `close`."""
+        """Start the member's thread. It joins the group and fetches as soon as the job's topics exist.
+
+        Must be called only once, and before `close`.
+        """
         self._thread.start()
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -117,14 +120,14 @@ class Member:
             logic.subscribe(subscription)
 
     def stop_offering(self) -> None:
-        """Offer no further batch and fetch nothing more; the running batch continues."""
+        """Stop offering batches and fetching records. The running batch continues."""
         with self._shared.turn() as (logic, now_ms):
             logic.stop_offering(now_ms)
 
     def close(self, leave_group: bool = False) -> None:
         """Wait for the last responses, return unused ranges, leave the group, and end the thread.
 
-        A static member stays in the group for its next process, except with `leave_group`.
+        A static member stays in the group for its next process, unless `leave_group` is True.
         """
         with self._shared.turn() as (logic, now_ms):
             logic.close(now_ms, leave_group)
@@ -134,7 +137,7 @@ class Member:
     # -- for the running batch -------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
-        """Begin a batch that the source has claimed, and return its ranges that the member still holds.
+        """Begin a batch that the source has claimed, and return the ranges of the batch that the member still holds.
 
         Raises ResponseTimeoutError if the job does not respond in time (see `MemberLogic.begin`).
         """
@@ -146,16 +149,16 @@ class Member:
             return ranges
 
     def holds_batch(self) -> bool:
-        """Return whether the member has all locks of the running batch, so that no other member has its records."""
+        """Return whether the member still holds all records of the running batch, so that no other member has any."""
         with self._shared.turn() as (logic, now_ms):
             return logic.holds_batch(now_ms)
 
     def acknowledge(
         self, batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
     ) -> None:
-        """Append the running batch's acknowledgements, and return when the broker has them.
+        """Append the running batch's acknowledgements, and return when the broker has stored them.
 
-        Raises ResponseTimeoutError if that fails (see `MemberLogic.acknowledge`).
+        Raises ResponseTimeoutError if this takes too long or the member has failed (see `MemberLogic.acknowledge`).
         """
         with self._shared.turn() as (logic, now_ms):
             acknowledging = logic.acknowledge(batches, granted, now_ms)
@@ -170,7 +173,7 @@ class Member:
             logic.finish(seq, now_ms)
 
     def _append(self, acknowledging: PendingAcknowledge) -> bool:
-        """Append the due acknowledgements; return whether all rows of the batch are in the request topic."""
+        """Append the acknowledgements that can be sent now. Return whether all rows of `acknowledging` are appended."""
         with self._shared.turn() as (_, now_ms):
             requests = acknowledging.due_requests(now_ms)
         is_appended = self._send(requests)
@@ -180,7 +183,7 @@ class Member:
             return acknowledging.is_done
 
     def _send(self, requests: Sequence[Request]) -> bool:
-        """Send requests; return whether the broker has stored them. False if there are none."""
+        """Send requests. Return whether the broker has stored them; False if there are no requests."""
         if not requests:
             return False
         try:

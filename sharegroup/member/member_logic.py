@@ -1,14 +1,17 @@
-"""The behaviour of a share group's member, without threads, clock and I/O: time and responses in, requests out.
+"""The behaviour of a share group's member, without threads, clock and I/O.
+
+The caller passes the time and the responses, and receives the requests to send.
 
 After `mark_open` (responses can be read), the caller repeats these calls in this order:
 
     if logic.metadata_is_due(now_ms):
         logic.handle_metadata(found, now_ms)        # the metadata of the topics in `logic.subscription`
-    requests = logic.step(responses, now_ms)        # append them; durably, if `has_renewal` returns True
+    requests = logic.step(responses, now_ms)        # append these requests
     logic.mark_appended(requests, now_ms)           # only after that
 
-until `is_over` returns True. `now_ms` is the time of a steady clock. Locks end by the brokers' clocks;
-`set_brokers_clock` sets how far the brokers' clocks are ahead.
+until `is_over` returns True. If `has_renewal(requests)` is True, the brokers must have stored the requests before
+`mark_appended` is called. `now_ms` is the time of a steady clock. Lock deadlines are times of the brokers' clocks, and
+`set_brokers_clock` sets how far these are ahead.
 
 For each batch that the source has claimed, the caller also calls `begin`, `acknowledge` and `finish`. The first two
 need responses, so they return an object to poll (`batch_calls`).
@@ -66,9 +69,16 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """The member's identity and limits. `group_instance_id` is the name of a static member; None for other members.
+    """The settings of a member: its identity, its initial subscription and its limits.
 
-    The initial subscription is `topics`, or all topics that match the `pattern`; `MemberLogic.subscribe` changes it.
+    Attributes:
+        topics: the names of the topics to subscribe to at first, unless `pattern` is set.
+        max_records: the maximum number of records in a batch.
+        acknowledge_timeout_ms: how long a batch waits for responses of the job.
+        max_processing_ms: how long the locks of a batch are renewed, counted from the start of the batch.
+        leave_timeout_ms: how long a closing member waits for its last responses.
+        group_instance_id: the name of a static member; None for other members.
+        pattern: a regular expression. The member then subscribes to all topics whose names match it.
     """
 
     group_id: str
@@ -96,11 +106,12 @@ def has_renewal(requests: Iterable[Request]) -> bool:
 
 
 class MemberLogic:
-    """The decisions of a member: the requests that it sends and the batches that it offers.
+    """The logic of a member: it decides which requests the member sends and which batches it offers.
 
-    `incarnation` identifies this process of the member; the ids of its requests begin with it. `failure` is the error
-    that ended the membership permanently, if any. `redelivered` is the number of ranges that were acknowledged too
-    late; their records are delivered again.
+    Attributes:
+        incarnation: identifies this process of the member. The ids of its requests begin with it.
+        failure: the error that ended the membership permanently, if any.
+        redelivered: the number of ranges that were acknowledged too late. Their records are delivered again.
     """
 
     def __init__(self, settings: MemberSettings, offers: Offers, incarnation: str) -> None:
@@ -159,10 +170,10 @@ class MemberLogic:
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
-        """Return whether all locks of the running batch last for at least COMMIT_MS more.
+        """Return whether all locks of the running batch last for at least another COMMIT_MS.
 
-        If so, no other member gets the batch's records in that time. After a failure the result is False, because
-        another process of the same member may have the records.
+        If so, no other member can acquire the batch's records during this time. After a failure the result is False,
+        because it is possible that another process of the same member has the records.
         """
         running = self.holdings.running
         return (
@@ -190,7 +201,7 @@ class MemberLogic:
         return now_ms >= self._metadata_due_ms
 
     def handle_metadata(self, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
-        """Apply the metadata of the subscribed topics."""
+        """Apply the metadata of the subscribed topics. `found` contains only topics that exist."""
         if found != self._metadata:
             self._membership.schedule_now(now_ms)
         self._metadata, self._metadata_received_ms = found, now_ms
@@ -198,16 +209,16 @@ class MemberLogic:
         self._membership.subscribe(names, now_ms)
         missing = [name for name in names if name not in found]
         if missing:
-            logger.info("subscribed topics that do not exist yet: %(topic)s", LogFields(topic=", ".join(missing)))
+            logger.info("some subscribed topics do not exist yet: %(topic)s", LogFields(topic=", ".join(missing)))
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscription. This takes effect after the next metadata and the next heartbeat response."""
+        """Change the subscription. The change takes effect after the next metadata request and heartbeat."""
         self.subscription = subscription
         self._metadata_due_ms = 0
 
     def step(self, responses: Iterable[Response], now_ms: int) -> list[Request]:
-        """Apply responses; return the requests to send now, in the order in which they must be appended."""
+        """Apply responses. Return the requests to send now, in the order in which they must be appended."""
         requests = [request for response in responses for request in self._handle(response, now_ms)]
         requests += self._due(now_ms)
         self._note_sent(requests, now_ms)
@@ -227,15 +238,16 @@ class MemberLogic:
             self.holdings.running.mark_renewal_appended(self.holdings.brokers_ms(now_ms))
 
     def stop_offering(self, now_ms: int) -> None:
-        """Offer no further batch and fetch nothing more; the running batch continues."""
+        """Stop offering batches and fetching records. The running batch continues."""
         self._may_fetch = False
         self.holdings.stop_offering(now_ms)
 
     def close(self, now_ms: int, leave_group: bool = False) -> None:
-        """Begin to close: later steps await the last responses, return unused ranges, and leave the group.
+        """Begin to close the member.
 
-        `is_over` returns True at the end. A static member stays in the group for its next process, except with
-        `leave_group` (KIP-1092).
+        Later steps wait for the last responses, give unused ranges back to the job, and leave the group. After that,
+        `is_over` returns True. A static member stays in the group for its next process, unless `leave_group` is True
+        (KIP-1092).
         """
         self.stop_offering(now_ms)
         self._leaves_permanently = leave_group
@@ -244,18 +256,18 @@ class MemberLogic:
     # -- the running batch -----------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
-        """Begin a batch. Polling the result returns the ranges of the batch that the member still holds.
+        """Begin a batch. `poll` of the returned object returns the ranges of the batch that the member still holds.
 
-        If this process offered the batch, the result has all its ranges, except those of deleted topics. If an earlier
-        process offered it, its ranges are renewed first, and the result has only the renewed ranges. The others are
-        finished or lost. Each renewed range has its current delivery count, because this process may have acquired it
-        again.
+        If this process offered the batch, these are all its ranges, except ranges of deleted topics. If an earlier
+        process offered the batch, its ranges are renewed first. Only the renewed ranges are then returned, because the
+        others are finished or lost. Each renewed range has its current delivery count, which is higher if this process
+        has acquired the range again.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)
             return PendingBegin(self, batch, None, now_ms)
         logger.info(
-            "batch %(batch)d of an earlier run is run again: renewing %(count)d ranges",
+            "batch %(batch)d of an earlier process runs again after its %(count)d ranges are renewed",
             LogFields(batch=batch.seq, count=len(batch.ranges)),
         )
         self.holdings.keep_for_rerun(batch.ranges)
@@ -271,7 +283,7 @@ class MemberLogic:
         """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
 
         The acknowledgements apply only to `granted`, the acquired ranges of the batch. They take effect when they are
-        appended, so the batch may end only then. The responses only show whether the acknowledgements were too late.
+        appended, so the batch must not end earlier. The responses only show whether the acknowledgements were too late.
         The next call of `acknowledge`, and `close`, wait for these responses.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
@@ -293,7 +305,7 @@ class MemberLogic:
     # -- metrics ---------------------------------------------------------------------------------------------------
 
     def count_batch(self, records: int, now_ms: int) -> None:
-        """Record the start of a batch of `records` records as one poll in the metrics of the consumer."""
+        """Record in the metrics that a batch of `records` records has begun. It counts as one poll."""
         self.metrics.poll_began(now_ms)
         if self._finished_ms is not None:
             self.metrics.poll_idle.record(now_ms - self._finished_ms, now_ms)
@@ -301,7 +313,7 @@ class MemberLogic:
         self.metrics.fetched_records.record(records, now_ms)
 
     def metric_values(self, now_ms: int) -> Metrics:
-        """Return the metrics as {group: {name: value}}, with Kafka's names, without those about bytes."""
+        """Return the metrics, except those about bytes, as {group of metrics: {metric: value}}, with Kafka's names."""
         values = self.metrics.values(now_ms)
         for name in _NOT_MEASURED:
             del values[FETCH_MANAGER][name]
@@ -347,7 +359,7 @@ class MemberLogic:
             self.holdings.discard_deleted(self._is_replaced, now_ms)
 
     def _is_replaced(self, share_partition: AssignedPartition) -> bool:
-        """Return whether the assignment has another topic, with another id, under the name of this topic."""
+        """Return whether the assignment contains a newer topic with the same name but another id."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
@@ -370,7 +382,7 @@ class MemberLogic:
             self.metrics.acknowledge_errors.record(completed.failed_records, now_ms)
             if completed.rejected:
                 logger.warning(
-                    "%(count)d ranges were acknowledged too late; they are delivered again",
+                    "%(count)d ranges were acknowledged too late, so their records are delivered again",
                     LogFields(count=len(completed.rejected)),
                 )
             return
@@ -381,7 +393,7 @@ class MemberLogic:
         if completed.not_allowed:
             running.renewable.clear()
             running.is_renewing = False
-            logger.warning("the group does not allow renewals: the batch must end before its locks expire")
+            logger.warning("the group does not allow renewals, so the batch must end before its locks expire")
             return
         running.record_locks(completed.renewed_parts(running.ranges))
         renewed, brokers_ms = completed.renewed_parts(running.renewable), self.holdings.brokers_ms(now_ms)

@@ -25,7 +25,10 @@ PAUSE_S = 1
 
 
 class MemberLoop:
-    """Calls the methods of a `MemberLogic` in the required order. `on_failure` is called at most once."""
+    """The loop of the member's own thread, which calls the methods of a `MemberLogic` in the required order.
+
+    It calls `on_failure` at most once.
+    """
 
     def __init__(self, shared: SharedLogic, channel: Channel, on_failure: Callable[[], None]) -> None:
         self._shared, self._channel, self._on_failure = shared, channel, on_failure
@@ -33,7 +36,10 @@ class MemberLoop:
         self._outage = OutageLog(logger, "the member cannot reach Kafka", "the member reaches Kafka again")
 
     def run(self) -> None:
-        """Run until the membership has ended (`MemberLogic.is_over`) or an error occurs; then close the channel."""
+        """Run until the membership has ended (`MemberLogic.is_over`) or an error occurs. Then close the channel.
+
+        Errors of Kafka's client do not end the loop.
+        """
         try:
             while not self._is_over():
                 try:

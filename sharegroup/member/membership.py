@@ -1,12 +1,12 @@
-"""A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: time and responses in, requests out.
+"""A member's heartbeats (KIP-932, ShareGroupHeartbeat). No I/O: the caller sends them and passes their responses.
 
     joining (epoch 0) --response--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
                                                                  --leave (epoch -1, -2)--> left
                                                                  --FENCED_INSTANCE_ID--> fatal
 
-A heartbeat is sent at the interval set by the coordinator, earlier while nothing is assigned, and again if no response
-arrives in time. A response to an earlier heartbeat is accepted too. Otherwise no response of a slow coordinator would
-be accepted.
+Heartbeats are sent at the interval that the coordinator returns, or at a shorter interval while nothing is assigned. If
+no response arrives in time, the heartbeat is sent again. The response to an earlier heartbeat is accepted too.
+Otherwise no response of a slow coordinator would ever be accepted.
 """
 
 import logging
@@ -44,11 +44,17 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 
 class Membership:
-    """Joins the group, stays in it by heartbeats, and leaves it.
+    """The membership in a group: creates the heartbeats that join the group, stay in it, and leave it.
 
-    `ids` creates request ids. `incarnation` identifies this process of the member. `group_instance_id` is the name of a
-    static member (KIP-345). `fatal` is set when the coordinator rejects the member permanently, for example because
-    another process has joined as the same member.
+    Args:
+        ids: yields new request ids.
+        incarnation: identifies this process of the member.
+        group_instance_id: the name of a static member (KIP-345); None for other members.
+
+    Attributes:
+        fatal: the error with which the coordinator has rejected the member permanently, if any. For example, another
+            process has joined as the same member.
+        left: whether the member has left the group.
     """
 
     def __init__(
@@ -81,7 +87,10 @@ class Membership:
         return self.member_epoch > JOIN_EPOCH
 
     def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> HeartbeatRequest | None:
-        """Return the due heartbeat, if any; `metadata` describes the subscribed topics that exist."""
+        """Return the heartbeat to send now; None if no heartbeat is due.
+
+        `metadata` describes the subscribed topics that exist.
+        """
         if now_ms < self._due_ms or self._leaving or self.fatal:
             return None
         self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
@@ -100,8 +109,8 @@ class Membership:
     def leave(self, permanently: bool = True) -> HeartbeatRequest | None:
         """Return the heartbeat that leaves the group; None if the member has never tried to join.
 
-        The response to it sets `left`. A static member that does not leave permanently stays in the group for its next
-        process.
+        The response to the heartbeat sets `left`; without a heartbeat, `left` is set immediately. A static member that
+        does not leave permanently stays in the group for its next process.
         """
         self._leaving = True
         if not self.has_joined and not self._unanswered:
@@ -111,7 +120,7 @@ class Membership:
         return self._request(LEAVE_FOR_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
 
     def handle_response(self, response: HeartbeatResponse, now_ms: int) -> bool:
-        """Apply a response; return True if the member was fenced, so that it no longer holds any records."""
+        """Apply a response. Return whether the member was fenced, so that it no longer holds any records."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:
             return False
@@ -149,12 +158,12 @@ class Membership:
             return True
         if code in _TEMPORARY:
             logger.warning(
-                "member %(member)s of group %(group)s: heartbeat rejected, retrying: %(detail)s %(error)s",
+                "member %(member)s of group %(group)s: a heartbeat failed and is retried: error %(detail)s: %(error)s",
                 LogFields(member=self.member_id, group=self.group_id, detail=code, error=response.error_message),
             )
             self._due_ms = now_ms + RETRY_MS
             return False
-        self.fatal = RequestError(error_code(code), response.error_message or f"error {code}")
+        self.fatal = RequestError(error_code(code), response.error_message or f"the heartbeat failed with error {code}")
         return False
 
     def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:

@@ -1,6 +1,7 @@
-"""The file by which a member offers the next batch to the source, which runs in another process.
+"""The file with which a member offers the next batch to the Python source of its Spark query.
 
-The source claims the offer, or the member withdraws it, by renaming the file. Only one of them succeeds.
+The source runs in another process. It claims the offer by renaming the file, and the member withdraws the offer by
+renaming the file. Only one of them succeeds.
 """
 
 import json
@@ -14,26 +15,26 @@ _POLL_S = 0.01
 
 
 class OfferFile:
-    """The member's side of the file: offers batches to the source, one at a time, and withdraws them.
+    """The member's side of the offer file: offers batches to the source, one at a time, and withdraws them.
 
-    `directory` is on the driver's local disk.
+    `directory` contains the file, on the driver's local disk.
     """
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
 
     def put(self, batch: OfferedBatch) -> None:
-        """Offer a batch; the previous one must have been claimed or withdrawn."""
+        """Offer a batch. The previous one must have been claimed or withdrawn."""
         scratch = self._directory / _SCRATCH
         scratch.write_text(json.dumps(batch.to_json(), separators=(",", ":")))
         scratch.replace(self._directory / _OFFER)
 
     def is_claimed(self) -> bool:
-        """Return whether the last offer's file is gone. Unless `withdraw` removed it, the source has claimed it."""
+        """Return whether the source has claimed the last offer. After `withdraw`, the result is also True."""
         return not (self._directory / _OFFER).exists()
 
     def withdraw(self) -> bool:
-        """Withdraw the offer; return False if it was already claimed."""
+        """Withdraw the offer and return True. Return False if the source has already claimed it."""
         return _rename(self._directory / _OFFER, self._directory / _WITHDRAWN)
 
     def close(self) -> None:
@@ -42,7 +43,7 @@ class OfferFile:
 
 
 class OfferReader:
-    """The source's side of the file: waits for an offered batch and claims it."""
+    """The source's side of the offer file: waits for an offered batch and claims it."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -50,7 +51,7 @@ class OfferReader:
     def claim(self, wait_s: float = 0) -> OfferedBatch | None:
         """Claim and return the offered batch.
 
-        Return None if there is none within `wait_s` seconds, or if the member has announced that none follows.
+        Return None if no batch is offered within `wait_s` seconds, or if the member has closed its side of the file.
         """
         offer, claimed = self._directory / _OFFER, self._directory / _CLAIMED
         deadline = time.monotonic() + wait_s

@@ -1,4 +1,4 @@
-"""The ranges that a member holds, and how the offer file and the source's offsets and rows encode them."""
+"""The ranges that a member holds, and their encodings: in the offer file, and in the source's offsets and rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.types import AcquiredRange
 
 
 class AssignedPartition(NamedTuple):
-    """A topic-partition of the group's subscription; `topic_id` distinguishes topics of the same name."""
+    """A topic-partition that is assigned to a member. `topic_id` distinguishes topics of the same name."""
 
     topic: str
     topic_id: str
@@ -20,8 +20,8 @@ class AssignedPartition(NamedTuple):
 class HeldRange(NamedTuple):
     """The records from `first_offset` to `last_offset`, which one fetch acquired.
 
-    They are locked until `lock_deadline_ms` (ms since 1970, by the brokers' clocks). `read_committed` is whether the
-    group's isolation level was read_committed; the records must be read with that level.
+    They are locked until `lock_deadline_ms` (ms since 1970, a time of the brokers' clocks). `read_committed` is whether
+    the group's isolation level was read_committed when they were acquired. The records must be read with that level.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class HeldRange(NamedTuple):
 
     @property
     def acquired_range(self) -> AcquiredRange:
-        """The acquired range that an acknowledgement of these records contains."""
+        """These records as an acquired range. An acknowledgement of the records contains this range."""
         return AcquiredRange(self.first_offset, self.last_offset, self.delivery_count)
 
     @property
@@ -47,7 +47,7 @@ class HeldRange(NamedTuple):
         return self.last_offset - self.first_offset + 1
 
     def split(self, size: int) -> tuple[HeldRange, HeldRange]:
-        """Return the first `size` offsets and the rest; 0 < size < self.size."""
+        """Return (range with the first `size` offsets, range with the rest). 0 < `size` < `self.size` is required."""
         middle = self.first_offset + size
         return self._replace(last_offset=middle - 1), self._replace(first_offset=middle)
 
@@ -60,9 +60,10 @@ class HeldRange(NamedTuple):
         )
 
     def intersect(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
-        """Yield the parts of this range that lie in ranges of `ascending`, which are sorted and do not overlap.
+        """Yield the parts of this range that lie in one of the ranges `ascending`.
 
-        Each part has the delivery count of its range in `ascending`, and the given deadline.
+        These ranges must be sorted and must not overlap. Each part has the delivery count of its range in `ascending`,
+        and the lock deadline `lock_deadline_ms`.
         """
         index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
@@ -100,7 +101,7 @@ class OfferedBatch(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
-        """Return the batch that the source's rows describe; without rows, `NOTHING`."""
+        """Return the batch that the source's rows describe. If there are no rows, return `NOTHING`."""
         listed = sorted(tuple(row) for row in rows)
         seq, incarnation = listed[-1][:2] if listed else (0, "")
         return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))

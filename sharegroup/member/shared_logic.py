@@ -1,7 +1,7 @@
 """Shares a `MemberLogic` between threads. A thread may use the logic only in a *turn*, which is exclusive.
 
-The time is read at the begin of the turn, so calls of the logic never receive decreasing times unless the machine's
-clock goes back.
+The time is read at the beginning of the turn. Calls of the logic therefore never receive decreasing times, unless the
+machine's clock goes back.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""A member's subscription: topics by name, or all topics whose names match a pattern at each metadata refresh."""
+"""A member's subscription: a list of topic names, or a pattern that is matched at each metadata refresh."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,10 @@ _INTERNAL = "__"
 
 
 class Subscription(NamedTuple):
-    """The topics that a member subscribes to.
+    """The topics that a member subscribes to: those in `topics`, or all that match `pattern`.
 
-    They are the names in `topics`, in ascending order, or all names that match `pattern`, a Python regular expression
-    for whole names.
+    `topics` is sorted. `pattern` is a Python regular expression that must match the whole name; None if the
+    subscription is a list of names.
     """
 
     topics: tuple[str, ...] = ()
@@ -20,9 +20,9 @@ class Subscription(NamedTuple):
 
     @classmethod
     def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Self:
-        """Return the subscription for the arguments of a user.
+        """Return the subscription for the arguments of a user. Exactly one of the two arguments must be given.
 
-        Raises ValueError unless exactly one of `topics` and `pattern` is given, and is valid.
+        Raises ValueError if none or both are given, or if the given one is invalid.
         """
         if (topics is None) == (pattern is None):
             raise ValueError("exactly one of topics and pattern must be given")
@@ -37,7 +37,7 @@ class Subscription(NamedTuple):
         return cls(tuple(sorted(set(topics))))
 
     def matching_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return, in ascending order, those of `names` that match the pattern, without internal topics (`__...`).
+        """Return the sorted `names` that match the pattern, without names of internal topics (`__...`).
 
         The subscription must have a pattern.
         """

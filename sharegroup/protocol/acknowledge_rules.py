@@ -37,12 +37,12 @@ def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -
         if first < previous_last:
             raise _invalid(f"{first}..{last} begins before the end of the previous batch")
         if len(types) != 1 and len(types) != last - first + 1:
-            raise _invalid(f"{len(types)} acknowledge types for the {last - first + 1} offsets of {first}..{last}")
+            raise _invalid(f"{len(types)} acknowledge types do not fit the {last - first + 1} offsets {first}..{last}")
         unknown = set(types) - _TYPES
         if unknown:
-            raise _invalid(f"unknown acknowledge type {min(unknown)}")
+            raise _invalid(f"there is no acknowledge type {min(unknown)}")
         if AcknowledgeType.RENEW in types and not is_renew_ack:
-            raise _invalid("RENEW in a request without IsRenewAck")
+            raise _invalid("the acknowledge type RENEW is only allowed in a request with IsRenewAck")
         previous_last = last
 
 
@@ -60,7 +60,10 @@ def split_unused(
 
 
 def release_batches(ranges: Iterable[Sequence[Any]]) -> list[AcknowledgementBatch]:
-    """Return batches that release `ranges`. A range may have fields after its two offsets."""
+    """Return a batch with the type RELEASE for each range.
+
+    A range begins with its first and last offset. Any further fields of the range are ignored.
+    """
     return [AcknowledgementBatch(first, last, (int(AcknowledgeType.RELEASE),)) for first, last, *_ in ranges]
 
 

@@ -23,9 +23,9 @@ def to_json(value: object) -> str:
 def from_json(text: str | bytes) -> Any:
     """Return the value of a JSON text.
 
-    If msgspec rejects the text, the standard library decodes it, because it also accepts NaN and lone surrogates.
-    Raises ValueError, with the reason and the position, if the text is not JSON. Raises RecursionError if it is nested
-    too deeply.
+    If msgspec rejects the text, the standard library decodes it. Unlike msgspec, it accepts NaN and lone surrogates.
+    Raises ValueError, with the reason and the position, if the text is not JSON. Raises RecursionError if the JSON is
+    nested too deeply.
     """
     try:
         return _DECODER.decode(text)

@@ -15,11 +15,11 @@ class _Delivered(Protocol):
 
 
 def attempts_together(ranges: Sequence[_Delivered], delivery_count_limit: int) -> int:
-    """Return how many ranges from the beginning of `ranges` may be delivered together.
+    """Return how many ranges at the beginning of `ranges` may be delivered together.
 
-    These are the ranges before the first range that is in its last delivery attempt. If the result is 0, this is the
-    first range, and the caller must deliver its first record alone, because the record may make the consumer crash. If
-    the limit is unknown (0) or at most 2, all ranges may be delivered together.
+    The count ends before the first range that is in its last delivery attempt. If the result is 0, `ranges[0]` is in
+    its last attempt. The caller must then deliver the first record of `ranges[0]` alone, because this record may make
+    the consumer crash. If the limit is unknown (0) or at most 2, all ranges may be delivered together.
     """
     if delivery_count_limit <= 2:
         return len(ranges)

@@ -15,11 +15,12 @@ V = TypeVar("V")
 
 
 class RangeMap(Generic[V]):
-    """Map from offset ranges to values. It stores three parallel sorted lists: first offsets, last offsets, values.
+    """Map from offset ranges to values. It stores the first offsets, the last offsets and the values in three lists.
 
-    `assign` cuts the ranges that the new range overlaps, and merges ("fuses") the new range with adjacent ranges of
-    equal value. The stored ranges therefore depend only on the value of each offset. Two maps are equal if and only if
-    all offsets have the same values in both::
+    The lists are parallel, in the order of the offsets. `assign` cuts the ranges that the new range overlaps, and
+    merges ("fuses") the new range with adjacent ranges of equal value. The stored ranges therefore depend only on the
+    value of each offset. Two maps are equal if and only if all offsets have the same values in both. Examples of
+    `assign`::
 
         assign X into nothing          .......        .......
                                          XXX      ->  ..XXX..
@@ -128,9 +129,10 @@ class RangeMap(Generic[V]):
         del self._firsts[:], self._lasts[:], self._values[:]
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, V]]:
-        """Yield (first offset, last offset, value) of each range in order. Clip the ranges to first..last if given.
+        """Yield (first offset, last offset, value) of each range in order.
 
-        The map must not be modified during the iteration.
+        If `first` or `last` is given, offsets before `first` and after `last` are left out, and a range that contains
+        one of these limits is shortened. The map must not be modified during the iteration.
         """
         firsts, lasts, values = self._firsts, self._lasts, self._values
         low = 0 if first is None else bisect_left(lasts, first)
@@ -188,7 +190,7 @@ class RangeMap(Generic[V]):
 
 def _check(first: int, last: int) -> None:
     if first > last:
-        raise ValueError(f"empty range: {first}..{last}")
+        raise ValueError(f"the first offset of the range is after its last offset: {first}..{last}")
 
 
 class _Range(Protocol):

@@ -50,7 +50,10 @@ class SessionKey(NamedTuple):
 
     @property
     def shortened(self) -> SessionKey:
-        """The key with long names replaced by digests, to limit the size of state that is kept after a request."""
+        """The key, in which a digest replaces each id of more than `LONGEST` characters.
+
+        State that outlives a request uses this key, so that clients cannot make the state large.
+        """
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
         return SessionKey(shorten_name(self.group_id), shorten_name(self.member_id))
@@ -84,10 +87,10 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions, which the caller must add to the current response.
+        """Return the unanswered partitions, and replace them by those of the next response.
 
-        `failed` are the partitions that have an error in the current response. Those that are still in the session are
-        the unanswered partitions of the next response.
+        The caller must add the returned partitions to the current response. `failed` are the partitions that have an
+        error in the current response. If they are still in the session, the next response must contain them.
         """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
@@ -160,8 +163,8 @@ class ShareSessionCache:
     ) -> FetchContext:
         """Open, continue or close a session for a ShareFetch request, and return its context.
 
-        `add` and `forget` are the changes of the session's partitions. `has_acks` is whether the request acknowledges
-        records. Raises RequestError without changing the session:
+        `add` are the partitions to add to the session, and `forget` those to remove from it. `has_acks` is whether the
+        request acknowledges records. Raises RequestError without changing the session:
         - INVALID_REQUEST for an invalid group or member id, for acknowledgements with epoch 0, or if the session would
           have more than `MAX_PARTITIONS` partitions
         - SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH, as in the KIP
@@ -214,7 +217,7 @@ class ShareSessionCache:
             raise RequestError(ErrorCode.INVALID_REQUEST, "a fetch that opens a session cannot acknowledge records")
         if key not in self._sessions and len(self._sessions) >= self._limit:
             raise RequestError(
-                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"the node has {self._limit} share sessions, its limit"
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"the node already has {self._limit} share sessions, its maximum"
             )
         dropped = self._remove(key)
         session = self._sessions[key] = ShareSession(key, connection_id)
@@ -232,7 +235,7 @@ class ShareSessionCache:
             self._remove(key)
             return session, ContextKind.FINAL
         if epoch != session.epoch:
-            problem = f"the share session is at epoch {session.epoch}, the request at {epoch}"
+            problem = f"the share session expects epoch {session.epoch}, but the request has epoch {epoch}"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, problem)
         session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
         self._move(session, connection_id)

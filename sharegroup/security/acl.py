@@ -72,7 +72,7 @@ _BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in 
 
 
 class AclEntry(BaseModel):
-    """One entry of the list. It has either a `name` (`*` matches any name) or a `prefix`.
+    """One entry of the access control list. It has either a `name` (`*` matches any name) or a `prefix`.
 
     An entry for the cluster has neither of them.
     """
@@ -164,7 +164,7 @@ class Acl:
         return allowed.fit(name) and not denied.fit(name)
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type.
+        """Return whether the caller may perform the operation on at least one resource of the type.
 
         This is the case if an entry allows the operation, unless another entry denies it for all resources of this
         entry. See Kafka's `Authorizer.authorizeByResourceType`.

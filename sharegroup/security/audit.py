@@ -37,7 +37,7 @@ _denials: ContextVar[_Denials | None] = ContextVar("denials", default=None)
 
 
 def set_up_audit_log() -> None:
-    """Write the audit log to standard error, independent of other log settings and limits. Call once per process."""
+    """Write the audit log to standard error, whatever the settings of other logs are. Call this once per process."""
     lines = logging.StreamHandler()
     lines.setFormatter(logging.Formatter("%(asctime)s AUDIT   %(message)s"))
     logger.addHandler(lines)
@@ -51,13 +51,16 @@ def log_login(caller: Caller, mechanism: str) -> None:
 
 
 def log_rejected_login(host: str, mechanism: str, claimed: str, reason: str) -> None:
-    """Log a rejected login. `claimed` is the user name that the client sent."""
+    """Log a rejected login. `host` is the client's address, and `claimed` is the user name that the client sent."""
     _write("login", outcome="refused", claimed=claimed, address=host, mechanism=mechanism, reason=reason)
 
 
 @contextmanager
 def collect_denials() -> Iterator[None]:
-    """Collect the denials of one request, and log one line for each operation and resource type when the block ends."""
+    """Collect the denials of one request during the `with` block.
+
+    At the end of the block, log one line for each caller, operation and resource type.
+    """
     denials: _Denials = {}
     token = _denials.set(denials)
     try:
@@ -69,7 +72,10 @@ def collect_denials() -> Iterator[None]:
 
 
 def log_denied_access(caller: Caller, operation: str, kind: str, name: str) -> None:
-    """Log that access was denied. Within `collect_denials`, the line is written when that block ends."""
+    """Log that access to a resource was denied. `kind` is the type of the resource.
+
+    Within a block of `collect_denials`, the line is written when the block ends.
+    """
     denials = _denials.get()
     if denials is None:
         _write_denial(caller, operation, kind, name, 0)

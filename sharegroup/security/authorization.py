@@ -76,7 +76,7 @@ class Authorization:
     Without a list, everything is allowed except access to the job's internal topics (`hidden_topics`). No client may
     access these topics through the gateway, because only the job and its members may write to them.
 
-    With `gateway.upstream.identity: client` there is no list, and the caller's rights at the brokers apply.
+    With `gateway.upstream.identity: client`, there is no list, and the caller's rights at the brokers apply instead.
 
     The methods `authorize_...` raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED)
     if the caller lacks a right. If each topic of a request has its own error in the response, the topics are authorized
@@ -95,7 +95,7 @@ class Authorization:
         return self._acl is not None
 
     def has_own_rights(self, caller: Caller) -> bool:
-        """Return whether the caller's rights differ from the gateway's own rights at the brokers."""
+        """Return whether the caller's rights can differ from the gateway's own rights at the brokers."""
         return self.has_list or caller.rights is not None
 
     @property
@@ -167,7 +167,7 @@ class Authorization:
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_leave_group(self, caller: Caller, group_id: str) -> None:
-        """Authorize LeaveGroup of a share group, which removes members or rebalances the group (KIP-345)."""
+        """Authorize a LeaveGroup request for a share group. The request removes members (KIP-345)."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:

@@ -13,16 +13,16 @@ Entry = TypeVar("Entry", bound=BaseModel)
 
 
 def read_entries(path: str, kind: type[Entry]) -> tuple[list[Entry], list[str]]:
-    """Return (valid entries, problems of the invalid entries).
+    """Return (valid entries, a sentence for each problem of an invalid entry). `kind` is the class of an entry.
 
     Raises InvalidConfigError if the file cannot be read or is not a list.
     """
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
+        raise InvalidConfigError(path, [f"the file cannot be read: {error}"]) from error
     if not isinstance(entries, list):
-        raise InvalidConfigError(path, ["must be a list of entries"])
+        raise InvalidConfigError(path, ["the file must be a list of entries"])
     problems: list[str] = []
     return list(_parsed(entries, kind, problems)), problems
 

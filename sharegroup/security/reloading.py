@@ -34,11 +34,13 @@ class Reloading(Protocol[Kept_co]):
         """
 
     def reload_now(self) -> bool:
-        """Reload the value without waiting for the next check. Return whether it was reloaded."""
+        """Reload the value without waiting for the next check. Return whether it was reloaded. Blocks."""
 
 
 class ReloadingFiles(Generic[T]):
-    """A value that `read` creates from some files. The constructor and `read` raise InvalidConfigError.
+    """A value that `read` creates from some files.
+
+    `read` raises InvalidConfigError if a file is invalid. The constructor calls `read` and raises the same error.
 
     After a file has changed, `check` reloads the files as soon as two successive checks find the same state. So files
     are not read while they are being written. If the new contents are invalid, `value` stays unchanged.
@@ -82,9 +84,9 @@ class ReloadingFiles(Generic[T]):
 class ReloadingResponse(Generic[T]):
     """A value that `read` requests from a server. `read` raises InvalidConfigError if a request fails.
 
-    The server is queried every `refresh_s` seconds. After a failure, and by `reload_now`, it is queried earlier, but
-    not within `pause_s` seconds of the previous query. `value` is `initial` until there is a response. `now_s` returns
-    the time in seconds.
+    If `check` is called regularly, the server is queried every `refresh_s` seconds, or every `pause_s` seconds after a
+    failure. `reload_now` queries it earlier. There are always at least `pause_s` seconds between two queries. `value`
+    is `initial` until there is a response. `now_s` returns the time in seconds.
     """
 
     def __init__(
@@ -97,11 +99,17 @@ class ReloadingResponse(Generic[T]):
         self._logged = ""
 
     def check(self) -> bool:
-        """Query the server if the last query is `refresh_s` ago, or `pause_s` ago if the last query failed."""
+        """Query the server if the last query is `refresh_s` ago, or `pause_s` ago if the last query failed.
+
+        Return whether the server was queried successfully.
+        """
         return self._query_after(self._refresh_s if self._has_succeeded else self._pause_s)
 
     def reload_now(self) -> bool:
-        """Query the server now, unless the last query is less than `pause_s` ago."""
+        """Query the server now, unless the last query is less than `pause_s` ago.
+
+        Return whether the server was queried successfully.
+        """
         return self._query_after(self._pause_s)
 
     def _query_after(self, pause_s: float) -> bool:

@@ -15,7 +15,10 @@ from sharegroup.security.tls import listener_context
 
 
 class Security(Authorization):
-    """The gateway's authentication and authorization. Its files are reloaded when they change."""
+    """The gateway's authentication and authorization, from the files that the configuration names.
+
+    `reload` reads files that have changed.
+    """
 
     def __init__(
         self,

@@ -9,13 +9,16 @@ from sharegroup.errors import InvalidConfigError
 def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext | None:
     """Return the listener's TLS context, for TLS 1.2 or newer. Return None if `certificate` is empty.
 
-    `certificate` is the path of a PEM certificate chain. `key` is the path of its private key, without a passphrase. If
-    `key` is empty, the key is in the file of the chain. If `client_ca` is set, clients need a certificate that is
-    signed by one of the authorities in this file. Raises InvalidConfigError if a file is invalid.
+    All parameters are paths of PEM files. `certificate` is a certificate chain, and `key` is its private key, without a
+    passphrase. If `key` is empty, the private key is in the file of the chain. If `client_ca` is not empty, clients
+    need a certificate that is signed by one of the authorities in this file. Raises InvalidConfigError if a file is
+    invalid.
     """
     if not certificate:
         if key or client_ca:
-            raise InvalidConfigError("gateway", ["gateway.ssl.certificate.location: missing, but other keys are set"])
+            raise InvalidConfigError(
+                "gateway", ["gateway.ssl.certificate.location must be set, because other gateway.ssl keys are set"]
+            )
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,8 +1,9 @@
-"""Everything that uses Spark. The names that a Spark job needs to be a member of a share group are exported here.
+"""The code that uses Spark. This module exports the names that a Spark job needs to be a member of a share group.
 
     from sharegroup.spark import ShareConsumer, build_session
 
-Exports are imported on first use, because Spark's Python workers import modules of this package and need nothing else.
+The exports are imported on first use. Spark's Python workers, which import other modules of this package, do not need
+them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from sharegroup.log_fields import log_formatter
 #: The window, in seconds, in which at most ten similar lines are logged. Even if members join and leave all the time,
 #: less than 10 MB a day are logged.
 WINDOW_S = 90.0
-#: The environment variable that sets another limit than ten similar lines.
+#: The environment variable with the maximum number of similar lines; ten if it is not set.
 LINES_VARIABLE = "SHAREGROUP_LOG_LINES"
 
 
@@ -43,7 +43,7 @@ def end_quietly_with_the_jvm() -> None:
 def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNING) -> None:
     """Configure the log of this process. Call it once.
 
-    `level` is the minimum level of this project's lines. `of_kafka_clients` is that of kafka-python's lines.
+    `level` is the minimum level of this project's lines, `of_kafka_clients` that of kafka-python's lines.
     """
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())

@@ -1,9 +1,9 @@
-"""The job's tables by name, and the views on them, in any Spark session with Delta.
+"""Registers the job's tables by name, and creates views on them, in any Spark session with Delta.
 
     create_views(spark, "/data/tables")
     spark.sql("SELECT * FROM in_flight WHERE state = 'ACQUIRED' AND lock_deadline < now()")
 
-    view                | one row is
+    view                | meaning of a row
     in_flight           | a record range that is in flight now: state, delivery count, member, lock deadline
     share_group_offsets | a share-partition: start and end offset, finished records, epochs
     log_end_offsets     | a topic-partition's end in Kafka (`create_log_end_offsets`), to compute the lag
@@ -43,9 +43,9 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
     that is registered already is registered again, because its location may have changed. Raises NameTakenError if a
     managed table has one of the names.
 
-    A query of a view returns the current state. It reads the newest `share_group_state_base`, and the records of
-    `share_group_state` since the base that was the newest one when this function was called. In a session that lasts
-    for days, call the function again from time to time, because the number of these records grows.
+    A query of a view returns the current state. It reads the newest `share_group_state_base`, and the newer records of
+    `share_group_state`. These are the records since the base that was the newest one when this function was called. In
+    a session that lasts for days, call the function again from time to time, because their number grows.
     """
     if "://" not in tables_path:  # Spark resolves a relative location against its warehouse
         tables_path = str(Path(tables_path).resolve())

@@ -57,7 +57,7 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
 
 @contextmanager
 def reading(spec: TableSpec) -> Iterator[None]:
-    """In the block, raise TableUnavailableError instead of errors of delta-rs or of the file system."""
+    """Convert errors of delta-rs and of the file system in the `with` block to TableUnavailableError."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -65,14 +65,17 @@ def reading(spec: TableSpec) -> Iterator[None]:
 
 
 class DeltaTables:
-    """The tables of a `tables.path`; each is opened when it is read. Methods raise TableUnavailableError."""
+    """The tables below a `tables.path`. A table is opened each time it is read.
+
+    Methods raise TableUnavailableError if a table is missing or cannot be read.
+    """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
         self._tables_path, self._options = tables_path, storage_options
 
     @classmethod
     def from_path(cls, tables: str | DeltaTables, storage_options: StorageOptions = None) -> DeltaTables:
-        """Return `tables` unchanged; if `tables` is a path, return the tables below this path."""
+        """Return the tables below the path `tables`. If `tables` is not a path, return it unchanged."""
         return cls(tables, storage_options) if isinstance(tables, str) else tables
 
     def open(self, spec: TableSpec) -> DeltaTable:
@@ -93,7 +96,7 @@ class DeltaTables:
         return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
 
     def select(self, spec: TableSpec, filters: Any, columns: Sequence[str]) -> pa.Table:
-        """Return these columns of the rows that match delta-rs's filters."""
+        """Return `columns` of the rows that match `filters`, which are in delta-rs's format."""
         table = self.open(spec)
         with reading(spec):
             return table.to_pyarrow_table(filters=filters, columns=list(columns))

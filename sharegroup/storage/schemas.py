@@ -30,9 +30,9 @@ _CHUNK = _column(
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table's name and schema.
+    """The name and schema of a table.
 
-    `key` has the columns that identify a row in a table of current state; it is empty for an append-only table.
+    `key` contains the columns that identify a row in a table of current state. It is empty for other tables.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TableSpec:
 
     @property
     def is_append_only(self) -> bool:
-        """Whether rows are only added (and pruned by day)."""
+        """Whether a micro-batch only appends rows to the table, instead of replacing rows that have the same key."""
         return not self.key
 
 

@@ -37,5 +37,8 @@ def one_line(error: object) -> str:
 
 
 def is_store_outage(error: BaseException) -> bool:
-    """Return whether this error means that the store of tables or checkpoints is unavailable. Ignores its causes."""
+    """Return whether this error means that the store of tables or checkpoints is unavailable.
+
+    Only the text of the error itself is checked, not its causes.
+    """
     return _AWAY.search(one_line(error)) is not None

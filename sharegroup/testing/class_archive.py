@@ -1,4 +1,4 @@
-"""Class-data archives of JVMs. With an archive, a JVM needs about a third less CPU time to start.
+"""Class-data archives of JVMs (files with loaded classes). With one, a JVM needs about a third less CPU time to start.
 
 A JVM can write an archive of its loaded classes when it exits normally. Later JVMs with the same class path start from
 this archive. The demo and the tests create two archives, once for each virtual environment:
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 class ClassArchive:
-    """An archive of loaded classes, from which JVMs start faster, and the JVM options to use or create it.
+    """The archive `name` of loaded classes, and the JVM options that use or create it.
 
-    A JVM that cannot use the archive starts without it.
+    JVMs start faster from an archive. A JVM that cannot use the archive starts without it.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,20 +26,21 @@ class ClassArchive:
         return self.path.exists()
 
     def options(self) -> tuple[str, ...]:
-        """Return the JVM options to start from the archive. There are none if the archive does not exist."""
+        """Return the JVM options to start from the archive. If the archive does not exist, return no options."""
         return (f"-XX:SharedArchiveFile={self.path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if self.exists else ()
 
     def recording_options(self) -> tuple[str, ...]:
-        """Return the JVM options to write a new archive when the process ends. Call `keep` afterwards to store it.
+        """Remove the archive, and return the JVM options to write a new one when the process ends.
 
-        An existing archive is removed, because a JVM cannot both start from an archive and write one.
+        Call `keep` afterwards to store the new archive. The old one is removed because a JVM cannot both start from an
+        archive and write one.
         """
         self.path.unlink(missing_ok=True)
         self._new.unlink(missing_ok=True)
         return (f"-XX:ArchiveClassesAtExit={self._new}",)
 
     def keep(self) -> bool:
-        """Store the archive that a JVM has written. Return False if no JVM has written one."""
+        """Store the new archive that a JVM has written, and return True. Return False if no JVM has written one."""
         if not self._new.exists():
             return False
         self._new.replace(self.path)

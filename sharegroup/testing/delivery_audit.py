@@ -1,4 +1,4 @@
-"""Checks, from the tables alone, that no record of a group is lost and that no record is finished twice.
+"""Checks in the tables that no record of a group is lost and that no record is finished twice.
 
     problems = audit("/data/tables", "orders", {("orders", 0): 100_000, ("orders", 1): 100_000})
     progress("/data/tables", "orders").finished
@@ -35,15 +35,16 @@ class Progress:
     """The progress of a group. Counts are records, not ranges.
 
     Attributes:
-        outcomes: Number of finished records by outcome: "accepted", "rejected", "archived at the limit", or "gone"
-            (gaps, and records that were skipped because of truncation, a reset or the topic's deletion).
-        deliveries: Number of finished records by delivery count.
-        acquired: Number of currently acquired records by member id.
-        available: Number of records in flight that are available.
-        redelivered: How often records were acquired again after their first delivery.
-        lock_timeouts: How often locks of records expired.
-        start_offsets: The start offset of each topic-partition.
-        complete_counts: The number of finished records above the start offset, for each topic-partition.
+        outcomes: {outcome: number of finished records}. The outcomes are "accepted", "rejected", "archived at the
+            limit", and "gone" (gaps, and records that were skipped because of truncation, a reset or the topic's
+            deletion).
+        deliveries: {delivery count: number of finished records that were delivered this often}.
+        acquired: {member id: number of records that the member has currently acquired}.
+        available: the number of records in flight that are available.
+        redelivered: how often records were acquired again after their first delivery.
+        lock_timeouts: how often locks of records expired.
+        start_offsets: {topic-partition: start offset}.
+        complete_counts: {topic-partition: number of finished records above the start offset}.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -73,7 +74,7 @@ class Progress:
 
 
 def progress(tables_path: str, group_id: str) -> Progress:
-    """Return the group's progress at the newest versions of the tables."""
+    """Return the group's progress according to the newest version of each table."""
     found = Progress()
     for row in _transitions(tables_path, group_id).to_pylist():
         records = row["last_offset"] - row["first_offset"] + 1
@@ -99,8 +100,8 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     """Check a group that should have finished all records below `log_end_offsets`. Return a sentence for each problem.
 
     If there are no problems, each offset entered a final state exactly once, the start offset of each partition is its
-    log end offset, and no records are in flight. Offsets after the end of the log may be reserved for a gateway, or be
-    left over from a reservation that has ended.
+    log end offset, and no records are in flight. Offsets after the log end offset are ignored if a gateway has reserved
+    them, or had reserved them and did not deliver them.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -109,14 +110,14 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
         name = f"{topic}-{partition}"
         key, state = states.get((topic, partition), (None, None))
         finals = _final_transitions(transitions, topic, partition, log_end_offset, key and key.topic_id)
-        problems += _offsets(f"{name}: without a final state", np.flatnonzero(finals == 0))
-        problems += _offsets(f"{name}: with more than one final state", np.flatnonzero(finals > 1))
+        problems += _offsets(f"{name}: there is no final state", np.flatnonzero(finals == 0))
+        problems += _offsets(f"{name}: there is more than one final state", np.flatnonzero(finals > 1))
         if state is None:
-            problems.append(f"{name}: has no state")
+            problems.append(f"{name}: share_group_state has no state of this partition")
             continue
         if state.header.start_offset != log_end_offset:
             problems.append(
-                f"{name}: the start offset is {state.header.start_offset}, the log ends at {log_end_offset}"
+                f"{name}: the start offset is {state.header.start_offset}, but the log ends at {log_end_offset}"
             )
         # A record below the end of the log that is reserved only has no final state, which is reported above.
         in_flight = [
@@ -126,7 +127,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
         ]
         open_batches = [batch for batch in in_flight if not batch.delivery_state.is_terminal]
         problems += [
-            f"{name}: {batch.first_offset}..{batch.last_offset} is {batch.delivery_state.name}"
+            f"{name}: the range {batch.first_offset}..{batch.last_offset} is still {batch.delivery_state.name}"
             for batch in open_batches[:_SHOWN]
         ]
     return problems
@@ -157,7 +158,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 def _final_transitions(
     transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
 ) -> np.ndarray[Any, Any]:
-    """Return an array with the number of times that each offset from 0 to `log_end_offset` - 1 entered a final state.
+    """Return an array that contains, for each offset below `log_end_offset`, how often it entered a final state.
 
     Each range of offsets adds +1 at its first offset and -1 after its last offset. The result is the running sum.
     """
@@ -174,4 +175,4 @@ def _offsets(what: str, offsets: np.ndarray[Any, Any]) -> list[str]:
     if not len(offsets):
         return []
     shown = ", ".join(str(offset) for offset in offsets[:_SHOWN]) + (", ..." if len(offsets) > _SHOWN else "")
-    return [f"{what}: {len(offsets)} offset(s): {shown}"]
+    return [f"{what} for {len(offsets)} offset(s): {shown}"]

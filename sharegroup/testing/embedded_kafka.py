@@ -6,9 +6,9 @@
 
     sharegroup broker --port 9092     # a broker for experiments, until Ctrl-C
 
-One KRaft node is broker and controller. It uses free ports and the JARs of `conf/ivy.xml`. `join` and `quorum` connect
-several nodes to a cluster. For releases before KRaft, a ZooKeeper replaces the controller. The processes never outlive
-this process (`guarded_process`).
+One KRaft node is broker and controller. It uses free ports and the JARs of `conf/ivy.xml`. The arguments `join` and
+`quorum` connect several nodes to a cluster. For releases before KRaft, a ZooKeeper process replaces the controller. The
+started processes never outlive the process that starts them (`guarded_process`).
 """
 
 import base64
@@ -60,7 +60,7 @@ class EmbeddedKafkaError(RuntimeError):
 
 
 class _PortTaken(EmbeddedKafkaError):
-    """Another process took a free port before the broker listened on it."""
+    """A port that had been free was taken by another process before the broker listened on it."""
 
 
 class Quorum(NamedTuple):
@@ -74,16 +74,18 @@ class EmbeddedKafka:
     """One Kafka broker, started and stopped by hand or as a context manager.
 
     Args:
-        port: the port for clients. 0 chooses a free port; restarts of this object use the same port.
-        data_dir: the directory of the log segments, which remains for the next start. None creates a temporary
-            directory that `stop` removes.
-        properties: broker settings that override or extend those of `_properties`.
-        features: `StorageTool --feature` levels, for example `{"share.version": 0}` for a broker without share groups.
-        heap: the JVM's heap option. KAFKA_OPTS in the environment can contain more, as for Kafka's own scripts.
+        port: the broker's port for clients. 0 chooses a free port. After a restart, the broker has the same port.
+        data_dir: the directory of the log segments. `stop` keeps it for the next start. None creates a temporary
+            directory, which `stop` removes.
+        properties: broker settings in addition to the default settings, which they override.
+        features: {feature: level} for the broker's storage, for example `{"share.version": 0}` for a broker without
+            share groups.
+        heap: the JVM's heap option. As for Kafka's own scripts, the environment variable KAFKA_OPTS can contain further
+            JVM options.
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
-        join: the first node of the cluster that this broker joins. This node is the cluster's controller or runs its
-            ZooKeeper.
+        join: the first node of the cluster that this broker joins. That first node is the cluster's controller or runs
+            its ZooKeeper. None starts a new cluster.
         quorum: instead of `join`, the controllers of a cluster with several controllers. A majority of the controllers
             must be started at the same time.
 
@@ -161,7 +163,7 @@ class EmbeddedKafka:
             JarsError: there is no Java, or Kafka's JARs could not be resolved.
         """
         if self._broker is not None:
-            raise EmbeddedKafkaError(f"already running on {self.bootstrap_servers}")
+            raise EmbeddedKafkaError(f"the broker is already running on {self.bootstrap_servers}")
         logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
         archive = BROKER.options() if self._conf == "broker" else ()
         command = [java(), *archive, "-cp", os.pathsep.join(str(jar) for jar in jars(self._conf)), *logging]
@@ -181,10 +183,10 @@ class EmbeddedKafka:
                 self.port, self.controller = 0, ""
 
     def stop(self, keep_log: bool = False) -> None:
-        """Stop the broker and remove its temporary files. SIGTERM stops it, or SIGKILL if this takes too long.
+        """Stop the broker with SIGTERM, or with SIGKILL if it does not end in time. Remove its temporary files.
 
         Args:
-            keep_log: keep the log (not the data) and print its path.
+            keep_log: whether to keep the log and print its path. The other temporary files are removed anyway.
 
         Raises:
             EmbeddedKafkaError: the broker had already exited unexpectedly. The log is kept.
@@ -211,17 +213,17 @@ class EmbeddedKafka:
         self._end_processes()
 
     def pause(self) -> None:
-        """Suspend the process (SIGSTOP). Connections stay open, but the broker does not respond until `resume`."""
+        """Suspend the broker (SIGSTOP). Its connections stay open, but it does not respond until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue a paused process."""
+        """Continue a paused broker."""
         os.kill(self.pid, signal.SIGCONT)
 
     def erase(self) -> None:
-        """Remove all data of a killed or stopped broker, so that it restarts with an empty disk."""
+        """Remove all data of a broker that was killed or shut down. Its next start begins with an empty disk."""
         if self._broker is not None:
-            raise EmbeddedKafkaError(f"still running on {self.bootstrap_servers}")
+            raise EmbeddedKafkaError(f"stop the broker before its data is erased; it runs on {self.bootstrap_servers}")
         shutil.rmtree(self._data())
 
     @property
@@ -248,9 +250,10 @@ class EmbeddedKafka:
         return sorted(self.admin_client().list_topics())
 
     def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
-        """Return an admin client. First wait until the cluster has at least `brokers` brokers.
+        """Wait until the cluster has at least `brokers` brokers, then return an admin client.
 
-        The client is closed with the broker. Raises EmbeddedKafkaError if the broker is not running.
+        All calls return the same client, which is closed when the broker stops. Raises EmbeddedKafkaError if the broker
+        was not started.
         """
         while True:
             if self._admin is None:
@@ -309,9 +312,9 @@ class EmbeddedKafka:
         return {self.node_id: self._controller_address()}
 
     def _controller_address(self) -> str:
-        """Return the address of this node's controller or ZooKeeper.
+        """Return the address of this node's controller or ZooKeeper, and choose one at the first start.
 
-        It is the same at each start, because other nodes are configured with this address.
+        The address is the same at each later start, because other nodes are configured with it.
         """
         return self.controller or f"{HOST}:{free_port()}"
 
@@ -391,9 +394,9 @@ class EmbeddedKafka:
             raise self._failed(f"the broker ended with exit code {code}")
 
     def _is_ready(self) -> bool:
-        """Return whether the broker at the port belongs to our cluster and lists this node as active.
+        """Return whether the broker at `port` belongs to this cluster and reports this node as active.
 
-        A broker of another cluster may have taken the port.
+        The cluster is checked because it is possible that a broker of another cluster has taken the port.
         """
         try:
             socket.create_connection((HOST, self.port), timeout=1).close()
@@ -456,7 +459,7 @@ def new_cluster_id() -> str:
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, for a server that cannot choose a free port itself."""
+    """Return a port that was free a moment ago. This is for servers that cannot choose a free port themselves."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             port = secrets.choice(_PORTS)
@@ -473,14 +476,14 @@ def _serve(kafka: EmbeddedKafka, topics: Sequence[str]) -> None:
         name, _, partitions = topic.partition(":")
         kafka.create_topic(name, int(partitions or 1))
     with contextlib.suppress(KeyboardInterrupt):
-        print(f"Kafka is ready on {kafka.bootstrap_servers}, Ctrl-C stops it; its log is {kafka.log_path}", flush=True)
+        print(f"Kafka is ready on {kafka.bootstrap_servers}. Ctrl-C stops it. Its log is {kafka.log_path}", flush=True)
         kafka.wait()
 
 
 def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
-    """Run a broker until Ctrl-C or SIGTERM, print its address when it is ready, and return the exit code.
+    """Start a broker, create topics, print the broker's address, and run until Ctrl-C or SIGTERM.
 
-    The topics are created first. Each entry of `topics` is "name" or "name:partitions".
+    Each entry of `topics` is "name" or "name:partitions". Return the exit code for the command.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -1,4 +1,4 @@
-"""Runs the gateway as users start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
+"""Runs the command `sharegroup gateway` as a child process, on free ports, with its log in a file.
 
     with GatewayProcess(config_path, log_path) as gateway:
         ShareConsumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "orders"})
@@ -25,10 +25,10 @@ _BASES, _PORTS = range(10_000, 30_000), 10
 
 
 class GatewayProcess(LoggedProcess):
-    """A gateway process. `config_path` is the job's configuration file, and `options` are passed to the command.
+    """A gateway process. `config_path` is the job's configuration file.
 
-    `port` is the base port. 0 chooses a base port that is followed by free ports. A restarted gateway uses the same
-    ports.
+    `options` are further options of the command `sharegroup gateway`. `port` is the gateway's base port. If it is 0, a
+    base port is chosen so that it and the following ports are free. A restarted gateway uses the same ports.
     """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class GatewayProcess(LoggedProcess):
         self.addresses: dict[int, str] = {}
 
     def start(self) -> Self:
-        """Start the process and wait until its ports are open. Raises LoggedProcessError."""
+        """Start the process and wait until its ports are open. Raises LoggedProcessError if they do not open."""
         line = self._start_until(_LISTENING)
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
         return self
@@ -50,14 +50,17 @@ class GatewayProcess(LoggedProcess):
 
     @property
     def standby_address(self) -> str:
-        """The address for clients of other gateways, on the port before the base port."""
+        """The address that this gateway opens for clients of other gateways, on the port before its base port."""
         node_id, address = next(iter(self.addresses.items()))
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - node_id - 1}"
 
 
 def free_base_port() -> int:
-    """Return a base port. This port and the next ones, for brokers with small ids, were free a moment ago."""
+    """Return a base port for a gateway.
+
+    A moment ago, this port, the port before it, and the next ones, which brokers with small ids need, were free.
+    """
     while True:
         base = secrets.choice(_BASES)
         if all(_is_free(port) for port in range(base - 1, base + _PORTS)):

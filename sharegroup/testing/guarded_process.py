@@ -1,6 +1,6 @@
-"""A child process that never outlives this process, even if this process is killed.
+"""A child process that does not outlive the process that started it, even if that parent process is killed.
 
-A watchdog process reads from a pipe, and only this process holds the other end. The pipe closes when this process dies,
+A watchdog process reads from a pipe, and only the parent holds the other end. The pipe closes when the parent dies,
 even by SIGKILL. The watchdog then stops the child and removes its files. (PR_SET_PDEATHSIG would be simpler, but it
 exists only on Linux, and it also acts when only the *thread* that started the child ends.)
 """
@@ -25,9 +25,9 @@ rm -rf "$2"
 
 
 class GuardedProcess:
-    """A child process with a watchdog. The constructor starts it, and its output is appended to `log_path`.
+    """A child process with a watchdog. The constructor starts both. The child's output is appended to `log_path`.
 
-    If this process dies, the watchdog stops the child and removes the directory `home`.
+    If the process that created this object dies, the watchdog stops the child and removes the directory `home`.
     """
 
     def __init__(self, command: Sequence[str], log_path: Path, home: Path) -> None:
@@ -50,15 +50,15 @@ class GuardedProcess:
         return self._child.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, None while the process runs."""
+        """Return the child's exit code; None while the child runs."""
         return self._child.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait until the process ends and return the exit code. Raises subprocess.TimeoutExpired after `timeout_s`."""
+        """Wait until the child ends and return its exit code. Raises subprocess.TimeoutExpired after `timeout_s`."""
         return self._child.wait(timeout_s)
 
     def end(self) -> None:
-        """End the process with SIGTERM. If it still runs after `STOP_DEADLINE_S`, send SIGKILL."""
+        """End the child with SIGTERM and wait for its end. If it still runs after `STOP_DEADLINE_S`, send SIGKILL."""
         self._child.terminate()
         try:
             self._child.wait(STOP_DEADLINE_S)

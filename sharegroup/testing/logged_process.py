@@ -17,14 +17,17 @@ _TAIL_LINES = 40
 
 
 class LoggedProcessError(RuntimeError):
-    """The process ended unexpectedly, or did not end or log a text in time. The message contains the log's end."""
+    """The process ended unexpectedly, did not end in time, or did not log an expected text in time.
+
+    The message contains the last lines of the log.
+    """
 
 
 class LoggedProcess:
     """A child process that writes its output to the file `log_path`.
 
-    `what` is its name in messages, as in "the gateway ended with 1". The child has the environment of this process and
-    the variables in `environment`. Methods raise `error`: LoggedProcessError, or a subclass's own error.
+    `what` is its name in messages, as in "the gateway ended with exit code 1". The child has the environment of this
+    process and the variables in `environment`. Methods raise `error`: LoggedProcessError, or a subclass's own error.
     """
 
     error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
@@ -59,7 +62,10 @@ class LoggedProcess:
         return self
 
     def _start_until(self, text: str) -> str:
-        """Start the process and return its first log line with `text`. Kill it if the line does not appear."""
+        """Start the process, and return the first line with `text` that it logs.
+
+        If no such line appears in time, kill the process and raise `error`.
+        """
         since = self.log_path.stat().st_size if self.log_path.exists() else 0
         LoggedProcess.start(self)
         try:
@@ -75,7 +81,7 @@ class LoggedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, None while the process runs or before it was started."""
+        """The exit code; None before the process was started and while it runs."""
         return None if self._process is None else self._process.poll()
 
     def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
@@ -90,9 +96,9 @@ class LoggedProcess:
             if line is not None:
                 return line
             if ended is not None:
-                raise self.error(f"the {self._what} ended with {ended}:\n{self.log_tail()}")
+                raise self.error(f"the {self._what} ended with exit code {ended}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise self.error(f"no {text!r} in the {self._what}'s log after {timeout_s} s:\n{self.log_tail()}")
+                raise self.error(f"found no {text!r} in the {self._what}'s log in {timeout_s} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)  # polls a file of another process
 
     def has_logged(self, text: str, since: int = 0) -> bool:
@@ -110,7 +116,7 @@ class LoggedProcess:
     def check_alive(self) -> None:
         """Raise `error` if the process has ended."""
         if self.exit_code is not None:
-            raise self.error(f"the {self._what} ended with {self.exit_code}:\n{self.log_tail()}")
+            raise self.error(f"the {self._what} ended with exit code {self.exit_code}:\n{self.log_tail()}")
 
     def wait(self, timeout_s: float = 240) -> int:
         """Wait until the process ends and return the exit code. Raises `error` if it still runs after `timeout_s`."""

@@ -57,7 +57,7 @@ _HEADERS = {
 
 
 class Tokens:
-    """Creates and verifies tokens. A token proves that this process created a form for this user."""
+    """Creates and verifies the tokens of HTML forms. A token proves that this process created the form for the user."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -82,7 +82,7 @@ class Access:
         self._names_only = self._logins is None and is_loopback(host)
 
     def reload(self) -> None:
-        """Read the users again if their file has changed. Called every second; blocks."""
+        """Reload the users if their file has changed. Call this every second on a thread, because it blocks."""
         if self._logins is not None:
             self._logins.reload()
 
@@ -116,7 +116,7 @@ class Access:
     async def _rejection(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if self._names_only and not _is_this_machine(headers.get("host", "")):
-            return PlainTextResponse("this page is only available as localhost", 421)
+            return PlainTextResponse("this page is only available as localhost or under a loopback address", 421)
         principal = _ANONYMOUS
         host = scope["client"][0] if scope.get("client") else ""
         if self._logins is not None:
@@ -134,9 +134,10 @@ class Access:
         return None
 
     async def _prove(self, logins: _Logins, login: _Login, host: str) -> bool:
-        """Return whether a password is correct. It is checked after the earlier logins from the same address.
+        """Return whether the password of a login is correct. `host` is the address that the login comes from.
 
-        After a wrong password, the next login from this address is delayed.
+        Logins from one address are checked one at a time, in the order of their arrival. A wrong password delays its
+        own result and the next login from this address.
         """
         results: list[bool] = []
         self._waiting[host] += 1
@@ -190,7 +191,7 @@ class _Logins:
         self._proving = threading.Lock()
 
     def reload(self) -> None:
-        """Read the users again if their file has changed. In this case, discard all cached logins."""
+        """Reload the users if their file has changed. In this case, also discard all cached logins."""
         if self._users.check():
             with self._proving:
                 self._known.clear()
@@ -200,7 +201,10 @@ class _Logins:
         return self._digest(login) in self._known
 
     def prove(self, login: _Login, host: str) -> bool:
-        """Return whether the password is correct. Takes milliseconds by design, to slow down guessing."""
+        """Return whether the password is correct. Write the result to the audit log, and cache a successful login.
+
+        The check takes milliseconds by design, to slow down guessing. If the login is already cached, return True.
+        """
         with self._proving:
             if self.is_known(login):
                 return True

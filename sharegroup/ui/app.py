@@ -19,7 +19,7 @@ from sharegroup.ui.pages import PageContext, Pages
 def application(parts: PageContext, config: GatewayConfig, host: str) -> Access:
     """Return the ASGI application of the pages, for a server that listens on `host`.
 
-    If `host` is a loopback address and no users are configured, it only accepts requests to localhost.
+    If `host` is a loopback address and no users are configured, the application only accepts requests to localhost.
 
     Raise InvalidConfigError if the users cannot be read.
     """

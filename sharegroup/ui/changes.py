@@ -29,7 +29,7 @@ Form = dict[str, str]
 
 
 class Changes:
-    """Handlers of POST requests.
+    """Handlers of the POST requests that change a group.
 
     A change requires `--allow-changes`, the token of the form, and the caller's permission.
     """
@@ -58,7 +58,7 @@ class Changes:
         if not self._parts.tokens.is_token(caller.principal, form.get("token", "")):
             raise HTTPException(403, "the server was restarted after this form was created; reload the page")
         if not form.get("group"):
-            raise HTTPException(400, "group is missing")
+            raise HTTPException(400, "the form does not contain a group")
         await run_in_threadpool(change, caller, form)
         audit.log_change(caller, "group", form["group"], detail=done)
         return RedirectResponse(address("/group", group=form["group"], done=done), 303)
@@ -66,7 +66,7 @@ class Changes:
     def _remove_member(self, caller: Caller, form: Form) -> None:
         self._parts.authorization.authorize_fetch(caller, form["group"])  # as Kafka's LeaveGroup: Read
         if not form.get("member"):
-            raise HTTPException(400, "member is missing")
+            raise HTTPException(400, "the form does not contain a member")
         named = [MemberIdentity(form["member"], None)]
         for error in remove_members(self._parts.config, form["group"], named, _TIMEOUT_S):
             if error.error_code:
@@ -91,7 +91,7 @@ class Changes:
         self._parts.authorization.authorize_alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
-            raise HTTPException(400, "the name of the config is missing")
+            raise HTTPException(400, "the form does not contain the name of a config")
         value = None if form.get("to") == "default" else form.get("value", "").strip()
         alter_configs(self._parts.config, form["group"], {name: value}, _TIMEOUT_S)
 

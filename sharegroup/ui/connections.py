@@ -2,8 +2,8 @@
 
 uvicorn's own limit of concurrent requests also counts idle connections, which could therefore block the page. Here, the
 number of connections is limited in total and for each address. A connection is closed if the client does not send its
-request in time. The time starts when the connection is opened, and again after each response. Bytes of an incomplete
-request do not extend it.
+request in time. The time starts when the connection is opened, and starts again after each response. Bytes of an
+incomplete request do not extend it.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ class PageConnections:
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Count a new connection and return True, or return False if it exceeds a limit.
+        """Count a new connection and return True. If it would exceed a limit, do not count it and return False.
 
-        Call `release` when a counted connection is closed.
+        `address` is the client's address. Call `release` when a counted connection is closed.
         """
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning(
-                "connection from %(client)s to the page rejected: %(error)s%(detail)s",
+                "connection from %(client)s to the page was rejected: %(error)s%(detail)s",
                 LogFields(client=address, error=problem, detail=more),
             )
         return problem is None
 
     def release(self, address: str) -> None:
-        """Count the end of an admitted connection."""
+        """Stop counting a connection that `admit` has counted."""
         self._limits.remove(address)
 
 
 class PageConnection(H11Protocol):
     """One connection of a browser.
 
-    When the page waits for the client, it starts a deadline, at which it closes the connection.
+    While the page waits for the client, a deadline is set. At the deadline, the connection is closed.
     """
 
     def __init__(self, connections: PageConnections, **settings: Any) -> None:
@@ -84,7 +84,7 @@ class PageConnection(H11Protocol):
         self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline and count the end of the connection. Called by asyncio."""
+        """Cancel the deadline and stop counting the connection. Called by asyncio."""
         super().connection_lost(exc)
         if self._deadline is not None:
             self._deadline.cancel()
@@ -107,7 +107,7 @@ class PageConnection(H11Protocol):
         self._update_deadline()
 
     def resume_writing(self) -> None:
-        """Update the deadline, because the client reads the response again. Called by asyncio."""
+        """Update the deadline, because the client has resumed reading the response. Called by asyncio."""
         super().resume_writing()
         self._update_deadline()
 

@@ -70,7 +70,7 @@ class PageContext(NamedTuple):
 
 
 class Pages:
-    """Handlers of GET requests. Starlette runs each request on a thread."""
+    """Handlers of the GET requests, one method for each page. Starlette runs each request on a thread."""
 
     def __init__(self, parts: PageContext) -> None:
         self._parts = parts
@@ -300,13 +300,16 @@ class Pages:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller that `Access` set."""
+    """Return the caller of a request. `Access` has stored it in the scope of the request."""
     caller: Caller = request.scope["caller"]
     return caller
 
 
 def _order(group: GroupView, sort: str) -> tuple[float, str]:
-    """Return the sort key of a group: by descending value of the column `sort`, then by id. Unknown values are last."""
+    """Return a sort key of a group. It sorts groups by descending value of the column `sort`, then by id.
+
+    Groups with unknown values are last.
+    """
     values: dict[str, float | None] = {
         "group": 0,
         "lag": group.lag,
@@ -369,7 +372,7 @@ def _ways(span: Span, bounds: Span, partition: PartitionView) -> dict[str, Span]
 
 
 def _standing(partition: PartitionView, offset: int) -> Piece | None:
-    """Return the state of a record, None if the record does not exist or its state is not known."""
+    """Return the state of the record at an offset, None if there is no such record or its state is not known."""
     bounds = _bounds(partition)
     if bounds is None or not 0 <= offset <= bounds.last or partition.start_offset is None:
         return None
@@ -378,6 +381,10 @@ def _standing(partition: PartitionView, offset: int) -> Piece | None:
 
 
 def _in_steps(counts: list[tuple[datetime, int, int]], step: int) -> list[tuple[datetime, int, int]]:
-    """Combine each `step` successive hours into one row: the first hour, and the sums of both counts."""
+    """Combine each `step` successive rows of `counts` into one row.
+
+    A row is (hour, rejected records, records archived because of the limit). A combined row has the first hour, and the
+    sum of each count.
+    """
     parts = [counts[at : at + step] for at in range(0, len(counts), step)]
     return [(part[0][0], sum(row[1] for row in part), sum(row[2] for row in part)) for part in parts]

@@ -25,7 +25,10 @@ class ResultCache:
         self._cache: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
     def get(self, key: Hashable, create: Callable[[], T]) -> T:
-        """Return the cached result of a key, or create it. Errors are not cached."""
+        """Return the cached result of a key. If there is none, call `create`, and cache and return its result.
+
+        Errors are not cached.
+        """
         with self._lock:
             started = self._clock()
             if key in self._cache and started < self._cache[key][0]:

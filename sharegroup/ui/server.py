@@ -101,7 +101,7 @@ class PageServer:
             reloading.cancel()
 
     async def _reload(self) -> None:
-        """Check every second whether users or access control list have changed, and reload them."""
+        """Check every second whether the files of users and access rights have changed, and reload changed files."""
         while True:
             await asyncio.sleep(_RELOAD_INTERVAL_S)
             await asyncio.to_thread(self._pages.reload)
@@ -109,14 +109,15 @@ class PageServer:
                 self._authorization.replace_list(self._acl.value)
 
     def stop(self, *_: object) -> None:
-        """Make `serve` return soon. May be called from any thread or by a signal handler."""
+        """Make `serve` return soon. Any thread or a signal handler can call this method."""
         self._server.should_exit = True
 
 
 def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None:
-    """Serve until SIGTERM or SIGINT. The process has a low priority, so that it does not slow down a job.
+    """Serve the page until SIGTERM or SIGINT.
 
-    Raise the same errors as the constructor of `PageServer`.
+    First lower the priority of this process, so that it does not slow down a job on the same machine. Raise the
+    same errors as the constructor of `PageServer`.
     """
     set_up_audit_log()
     server = PageServer(config, host, port, allows_changes)

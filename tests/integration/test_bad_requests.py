@@ -73,7 +73,9 @@ def test_rows_that_name_no_requester_are_rejected_with_their_coordinates(
     rows = [(query, *client.send_value(topic, value)) for query, topic in queries.items() for value in NONSENSE]
 
     for query, partition, offset in rows:
-        share_group_job.await_log(f"query {query} rejected the request at {partition}@{offset} of its request topic: ")
+        share_group_job.await_log(
+            f"query {query} rejected the request in partition {partition} at offset {offset} of its request topic: "
+        )
 
     assert member.heartbeat().error_code == ErrorCode.NONE
     assert member.acknowledge(topic_of(member), 0, [(0, 0, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
@@ -106,7 +108,7 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
         for name in names:
             lacking = {key: value for key, value in row.items() if key != name} | {"id": client.next_id()}
             partition, offset = client.send_value(request_topic, json.dumps(lacking).encode(), b"any key")
-            line = f"rejected the request at {partition}@{offset} of its request topic: INVALID_REQUEST: "
+            line = f"in partition {partition} at offset {offset} of its request topic: INVALID_REQUEST: "
             expected.append((lacking["id"], name, line))
         for request_id, name, logged in expected:
             response = client.await_response(request_id)

@@ -178,7 +178,7 @@ def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
         assert client.await_response(accepted).error_code == ErrorCode.NONE
         assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(10, 19, 1),)
         assert "ran again, and its effects differ from those of its first run" in job.log
-        assert "checkpoint dropped, the query recovers from the tables" in job.log
+        assert "the checkpoint is dropped, and the query recovers from the tables" in job.log
         state = DeltaTable(str(job.tables_path / SHARE_GROUP_STATE.name)).to_pyarrow_table()
         assert max(state["start_offset"].to_pylist()) == 10
 

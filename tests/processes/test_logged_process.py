@@ -23,14 +23,14 @@ def test_a_line_of_the_log_is_awaited_as_a_whole_and_from_where_one_says(tmp_pat
         assert process.await_log("ready") == "ready one\n"
         assert process.exit_code is None
         length = process.log_path.stat().st_size
-        with pytest.raises(LoggedProcessError, match=r"(?s)no 'ready' in the server's log after 0 s:.*ready one"):
+        with pytest.raises(LoggedProcessError, match=r"(?s)found no 'ready' in the server's log in 0 s:.*ready one"):
             process.await_log("ready", timeout_s=0, since=length)
 
 
 def test_a_process_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     with (
         python(tmp_path, "print('why'); raise SystemExit(3)") as process,
-        pytest.raises(LoggedProcessError, match=r"(?s)the server ended with 3:.*why"),
+        pytest.raises(LoggedProcessError, match=r"(?s)the server ended with exit code 3:.*why"),
     ):
         process.await_log("ready")
 
@@ -63,7 +63,7 @@ def test_whoever_waits_otherwise_asks_what_was_said_and_hears_of_the_end(tmp_pat
     with python(tmp_path, "print('ready'); input()") as process:
         process.wait()
         assert process.has_logged("ready")
-        with pytest.raises(LoggedProcessError, match=r"(?s)the server ended with 1:.*EOFError"):
+        with pytest.raises(LoggedProcessError, match=r"(?s)the server ended with exit code 1:.*EOFError"):
             process.has_logged("gone")
     with python(tmp_path, FOR_EVER) as process:
         assert not process.has_logged("gone")

@@ -98,8 +98,8 @@ def test_ever_new_accept_headers_cost_no_more_than_a_few_scrapes(served: Served)
 def test_probes_say_what_is_wrong(served: Served) -> None:
     assert served.get("/healthz") == (200, "ok\n")
     assert served.get("/readyz?verbose") == (200, "ok\n")
-    served.unready = ["the job does not lead yet", "not both queries run"]
-    assert served.get("/readyz") == (503, "the job does not lead yet\nnot both queries run\n")
+    served.unready = ["the job has not become the leader yet", "a query does not run"]
+    assert served.get("/readyz") == (503, "the job has not become the leader yet\na query does not run\n")
     assert served.get("/healthz") == (200, "ok\n")
     served.unhealthy = ["it hangs"]
     assert served.get("/healthz") == (503, "it hangs\n")

@@ -134,7 +134,7 @@ def test_state_of_another_version_reports_the_remedy(spark: SparkSession, tmp_pa
     told = find_version_problem(caught.value)
     assert told is not None
     assert told.startswith(
-        "operator state of format 99, this job reads 1: remove the checkpoint of the query share_part"
+        "the operator state has format 99, but this job reads format 1: remove the checkpoint of the query share_part"
     )
 
 

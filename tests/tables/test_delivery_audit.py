@@ -72,13 +72,13 @@ def test_a_record_released_to_the_limit_is_archived(tmp_path: Path) -> None:
     [
         (
             [FETCH_ALL, acknowledge((0, 3, 1))],
-            ["t-0: without a final state: 6 offset(s): 4, 5, 6, 7, 8, 9",
-             "t-0: the start offset is 4, the log ends at 10", "t-0: 4..9 is ACQUIRED"],
+            ["t-0: there is no final state for 6 offset(s): 4, 5, 6, 7, 8, 9",
+             "t-0: the start offset is 4, but the log ends at 10", "t-0: the range 4..9 is still ACQUIRED"],
         ),
         (
             [FETCH_ALL, acknowledge((1, 9, 1)), acknowledge((0, 0, 2))],
-            ["t-0: without a final state: 1 offset(s): 0", "t-0: the start offset is 0, the log ends at 10",
-             "t-0: 0..0 is AVAILABLE"],
+            ["t-0: there is no final state for 1 offset(s): 0", "t-0: the start offset is 0, but the log ends at 10",
+             "t-0: the range 0..0 is still AVAILABLE"],
         ),
     ],
 )  # fmt: skip
@@ -94,23 +94,26 @@ def test_a_record_that_was_finished_twice_is_reported(tmp_path: Path) -> None:
     again.commit([rows.encode_row(rows.LOAD, json.dumps([LOAD]))], 9_000)
     for number, request in enumerate([replace(FETCH_ALL, max_records=3), acknowledge((0, 2, 1))]):
         again.commit([rows.encode_row(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
-    assert "t-0: with more than one final state: 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
+    assert "t-0: there is more than one final state for 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
 
 
 def test_of_a_topic_that_was_made_again_the_new_one_counts(tmp_path: Path) -> None:
     for state_epoch, topic_id in enumerate(("id-t", "id-again")):
         tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9 - state_epoch, 1))], topic_id, state_epoch)
     assert audit(tables_path, "g", ENDS) == [
-        "t-0: without a final state: 1 offset(s): 9",
-        "t-0: the start offset is 9, the log ends at 10",
-        "t-0: 9..9 is ACQUIRED",
+        "t-0: there is no final state for 1 offset(s): 9",
+        "t-0: the start offset is 9, but the log ends at 10",
+        "t-0: the range 9..9 is still ACQUIRED",
     ]
 
 
 def test_an_unknown_share_partition_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
     problems = audit(tables_path, "g", {**ENDS, ("t", 1): 1})
-    assert problems == ["t-1: without a final state: 1 offset(s): 0", "t-1: has no state"]
+    assert problems == [
+        "t-1: there is no final state for 1 offset(s): 0",
+        "t-1: share_group_state has no state of this partition",
+    ]
 
 
 def test_the_sample_history_has_something_of_everything(tmp_path: Path) -> None:

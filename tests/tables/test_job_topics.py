@@ -107,9 +107,9 @@ def test_a_start_logs_replicas_and_min_insync_replicas(
     create(monkeypatch, Admin({}))
     create(monkeypatch, Admin({"requests": {**FIT, "min.insync.replicas": "1"}}))
     assert caplog.messages == [
-        "topics requests, responses: replicas: 3, min.insync.replicas: 2",
-        "topics requests: replicas: 2, min.insync.replicas: 1",
-        "topics responses: replicas: 3, min.insync.replicas: 2",
+        "topics requests, responses have replicas: 3, min.insync.replicas: 2",
+        "topics requests have replicas: 2, min.insync.replicas: 1",
+        "topics responses have replicas: 3, min.insync.replicas: 2",
     ]
 
 

@@ -130,7 +130,7 @@ def test_a_members_life_is_logged_once_per_event(job: Job) -> None:
 
 def test_a_silent_member_times_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
     job.batch(heartbeat(0, topics={}), heartbeat(0, "m2", {}))
-    assert job.batch(heartbeat(7, "m2")) == ["group billing: member m2 fenced; it must join again"]
+    assert job.batch(heartbeat(7, "m2")) == ["group billing: member m2 was fenced; it must join again"]
     assert job.batch(heartbeat(-1), tick_ms=T0 + 3_600_000) == [
         "group billing: member m1 left",
         "group billing: member m2 timed out",
@@ -143,10 +143,12 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
         return dataclasses.replace(heartbeat(epoch), group_instance_id="worker", incarnation_id=process)
 
     job.batch(of("p1", 0))
-    assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
-    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, continues in another process"]
+    assert job.batch(of("p1", -2)) == ["group billing: static member m1 (group instance id worker) left for a restart"]
+    assert job.batch(of("p2", 0)) == [
+        "group billing: static member m1 (group instance id worker) continues in another process"
+    ]
     told = "This process is no longer member m1: another process has joined as this member."
-    assert job.batch(of("p1", 2)) == [f"group billing: a process of member m1 fenced: {told}"]
+    assert job.batch(of("p1", 2)) == [f"group billing: a process of member m1 was fenced: {told}"]
     removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
     assert job.batch(removed) == [
         "group billing: member m1 was removed",

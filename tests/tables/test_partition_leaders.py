@@ -52,7 +52,7 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
     assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
     assert cluster.asked[1:] == [["orders"]] * len(waited)
-    assert caplog.messages == ["topic orders: cannot poll log offsets, retrying: no leader of partition 1"]
+    assert caplog.messages == ["topic orders: log offsets cannot be polled; retrying: no leader for partition 1"]
 
 
 def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,7 +64,7 @@ def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest
     found = leaders.with_leader([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
     leaders.record_response("orders", [O0], 63_500)
-    assert caplog.messages[1:] == ["topic orders: polling of log offsets works again after it failed for 63.5 s"]
+    assert caplog.messages[1:] == ["topic orders: log offsets are polled again after 63.5 s of failures"]
     leaders.record_no_response("orders", 3, [O0], 80_000)
     assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
@@ -116,4 +116,4 @@ def test_an_invalid_topic_name_is_never_looked_up() -> None:
 
 def test_of_many_partitions_without_a_leader_some_are_named(caplog: pytest.LogCaptureFixture) -> None:
     PartitionLeaders(Cluster().look_up).with_leader([TopicPartition("orders", p) for p in range(1_000)], 0)
-    assert caplog.messages[0].endswith("no leader of partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more")
+    assert caplog.messages[0].endswith("no leader for partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more")

@@ -170,6 +170,9 @@ def test_rejected_rows_are_counted_and_the_first_of_them_logged(caplog: pytest.L
     assert run.run.rejected == 30
     assert [record.getMessage() for record in caplog.records] == [
         "query q: a new log",
-        *[f"query q rejected the request at 0@{offset} of its request topic: bad" for offset in range(20)],
+        *[
+            f"query q rejected the request in partition 0 at offset {offset} of its request topic: bad"
+            for offset in range(20)
+        ],
         "query q rejected 30 requests in batch 0, 30 since its start",
     ]

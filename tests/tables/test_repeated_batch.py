@@ -99,7 +99,7 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
         "query q: batch 0 ran again, and its effects differ from those of its first run: position of request "
-        "partition 0 (5 before, 4 now); checkpoint dropped, the query recovers from the tables"
+        "partition 0 (5 before, 4 now); the checkpoint is dropped, and the query recovers from the tables"
     ]
 
 

@@ -57,7 +57,7 @@ def test_an_entry_with_a_torn_data_file_counts_as_never_committed(
         tear(data, how)
     assert recover_torn_tables(str(tmp_path)) == [STATE]
     assert f"version {newest} is lost, probably by a power loss: its data file" in caplog.text
-    assert "moved aside: 1 log entries, with batch 2 of query query-1" in caplog.text
+    assert "1 log entries were renamed to *.torn. They contained batch 2 of query query-1" in caplog.text
     assert rows(tmp_path, STATE, "batch_id") == [(0,), (1,)]
 
 
@@ -65,7 +65,10 @@ def test_all_entries_from_the_first_torn_one_on_go(tmp_path: Path, caplog: pytes
     committed(tmp_path, 5)
     tear(entries(tmp_path / STATE)[-3], "zeros")
     assert recover_torn_tables(str(tmp_path)) == [STATE]
-    assert "moved aside: 3 log entries, with batch 3 of query query-1, batch 4 of query query-1" in caplog.text
+    assert (
+        "3 log entries were renamed to *.torn. They contained batch 3 of query query-1, batch 4 of query query-1"
+        in caplog.text
+    )
     assert rows(tmp_path, STATE, "batch_id") == [(0,), (1,)]
 
 

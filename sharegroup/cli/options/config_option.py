@@ -1,4 +1,4 @@
-"""The option `--config`: loading the file, and running a function with it."""
+"""The option `--config`: loads the configuration file, and runs a function with its content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JobTimeout = Annotated[float, typer.Option(help="Maximum time to wait for the re
 
 
 def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
-    """Load the file, call `run` with it, and return the result.
+    """Load a configuration file, call `run` with its content, and return the result of `run`.
 
     If the file is invalid or `run` raises ShareGroupError, print the error and exit with code 1.
     """
@@ -37,7 +37,7 @@ def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
 
 
 def load_or_exit(path: Path) -> Config:
-    """Load the file. If it is invalid, print the problems and exit with code 1."""
+    """Load a configuration file and return its content. If it is invalid, print the problems and exit with code 1."""
     from sharegroup.config import load_config
 
     try:

@@ -51,10 +51,11 @@ def admin_client(
 
 
 def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
-    """Return kafka-python's settings for the command's clients. Turn off kafka-python's log unless --verbose is set.
+    """Return kafka-python's settings for the command's clients. Also turn off kafka-python's log.
 
-    This log is not needed, because the command itself reports errors. Raise CommandError if --bootstrap-server is
-    missing or the properties file cannot be read, and InvalidConfigError if a property in the file is invalid.
+    The log is not needed, because the command itself reports errors. With --verbose, it stays on. Raise CommandError if
+    --bootstrap-server is missing or the properties file cannot be read or parsed. Raise InvalidConfigError if a
+    property in the file is invalid.
     """
     if not bootstrap_server:
         raise CommandError('Missing required argument "[bootstrap-server]"')
@@ -71,9 +72,10 @@ def client_settings(bootstrap_server: str | None, command_config: Path | None) -
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a Java properties file with lines of name=value, and comments with # or !.
+    """Return {name: value} of a Java properties file.
 
-    Raise CommandError if the file cannot be read or has other lines.
+    Empty lines, and comments that start with # or !, are skipped. Raise CommandError if the file cannot be read or if
+    another line is not name=value.
     """
     try:
         lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()

@@ -31,7 +31,10 @@ OutputOption = Annotated[
 
 
 class Column(NamedTuple):
-    """A column of a table: its heading, the key of its value in a row, its minimum width, and a text formatter."""
+    """A column of a table: its heading, the key of its value in a row, and its minimum width.
+
+    `show` converts a value to the text in the table.
+    """
 
     head: str
     key: str
@@ -46,9 +49,9 @@ class Output:
         self.kind = kind
 
     def tables(self, columns: Sequence[Column], tables: Iterable[Sequence[Row]], *, blank_line: bool = True) -> None:
-        """Print several tables with the same columns. Empty tables are left out.
+        """Print several tables with the same columns. `blank_line` prints an empty line before each table.
 
-        In JSON and YAML, the rows of all tables are printed as one list.
+        Tables without rows are left out. In JSON and YAML, the rows of all tables are printed as one list.
         """
         if self.kind is not OutputFormat.TABLE:
             self.document([{c.key: row.get(c.key) for c in columns} for rows in tables for row in rows])
@@ -73,7 +76,7 @@ class Output:
 
 
 def print_line(text: str) -> None:
-    """Print a line. Control characters are escaped, because names from elsewhere must not control the terminal."""
+    """Print a line. Control characters are escaped, because names that clients chose must not control the terminal."""
     typer.echo(escape(text))
 
 

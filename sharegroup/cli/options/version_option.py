@@ -20,7 +20,10 @@ Version = Annotated[bool, typer.Option("--version", help="Show the version and e
 
 
 def with_version(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with an additional option --version. The option is added to the signature that Typer reads."""
+    """Return a function that runs `command` and has an additional option --version.
+
+    The option is added to the function's signature, because Typer reads the options from there.
+    """
 
     def run(**given: Any) -> None:
         given.pop("version", None)

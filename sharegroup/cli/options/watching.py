@@ -19,7 +19,8 @@ def repeat(
 ) -> int:
     """Call `show` every `interval_s` seconds until Ctrl-C, at most `count` times. Return exit code 0.
 
-    If `interval_s` is None, call `show` once. If `count` is None, the number of calls is not limited.
+    If `interval_s` is None, call `show` once. If `count` is None, the number of calls is not limited. `pause` waits for
+    a number of seconds.
     """
     if interval_s is None:
         show()

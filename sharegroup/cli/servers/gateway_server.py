@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 def run_gateway(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT, let the clients finish (drain), and return the exit code.
+    """Run the gateway until SIGTERM or SIGINT, let its clients finish (drain), and return the exit code.
 
-    The exit code is 1 if the brokers or a port are not available.
+    If the gateway fails, print the error and return 1. It fails, for example, if the brokers or a port are not
+    available. Otherwise return 0.
     """
     set_up_audit_log()
     try:

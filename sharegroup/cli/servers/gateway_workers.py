@@ -32,10 +32,11 @@ _PAUSE_S = 1.0
 def worker_commands(
     config: Path, gateway: GatewayConfig, workers: int, bootstrap_servers: str | None, is_verbose: bool
 ) -> list[list[str]]:
-    """Return the command line of each worker.
+    """Return the command line of each worker. A worker is a process that runs one gateway.
 
-    `gateway` has the ports of the first worker. For each further worker, the base port is `PORTS_EACH` higher and the
-    metrics port one higher. Base port 0 stays 0: the system chooses the ports. Metrics port 0 means no metrics server.
+    `workers` is the number of workers. `gateway` has the ports of the first worker. For each further worker, the base
+    port is `PORTS_EACH` higher and the metrics port is one higher. If the base port is 0, it is 0 for all workers, and
+    the system chooses the ports. If the metrics port is 0, there is no metrics server.
     """
     command = [sys.executable, "-m", "sharegroup.cli", *(["--verbose"] if is_verbose else []), "gateway"]
     command += [f"--config={config}", "--ui-port=0"]
@@ -53,10 +54,10 @@ def worker_commands(
 
 
 def run_workers(commands: Sequence[Sequence[str]]) -> int:
-    """Keep the workers running until SIGTERM or SIGINT, stop them, and return the exit code.
+    """Keep the workers running until SIGTERM or SIGINT, then stop them. Return their highest exit code.
 
-    A worker that was killed by a signal is restarted. If a worker exits by itself, it has logged the reason: all other
-    workers are stopped, and the highest exit code is returned.
+    `commands` has the command line of each worker. A worker that was killed by a signal is restarted. If a worker exits
+    by itself, all other workers are stopped as well. The worker itself has logged the reason.
     """
     return asyncio.run(_run(commands))
 
@@ -70,9 +71,10 @@ async def _run(commands: Sequence[Sequence[str]]) -> int:
 
 
 async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
-    """Run a worker, restart it after it was killed by a signal, and return the exit code of its last process.
+    """Run a worker until `stop` is set or it exits by itself. Return the exit code of its last process.
 
-    Setting `stop` ends the worker. A worker that exits by itself sets `stop`, which ends the other workers.
+    If the worker is killed by a signal, it is restarted. If it exits by itself, this function sets `stop`, which ends
+    the other workers.
     """
     while True:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The command `sharegroup job`: run the share-group job on this machine, with JARs from the cache of `spark.jars`."""
+"""The command `sharegroup job`: run the share-group job on this machine. `sharegroup.spark.jars` provides its JARs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs the web page of a gateway, `sharegroup ui`, in its own process. So it cannot block the gateway's event loop."""
+"""Runs the web page of a gateway, `sharegroup ui`, in a process of its own.
+
+In this way, the page cannot block the gateway's event loop.
+"""
 
 import subprocess
 import sys
@@ -11,7 +14,7 @@ _STOP_TIMEOUT_S = 10.0
 
 @contextmanager
 def running_page(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
-    """Run the web page in a child process during the `with` block. If the port is 0, run no page.
+    """Run the web page in a child process during the `with` block. If `port` is 0, run no page.
 
     If the page fails, the child process logs the error, and this process continues.
     """

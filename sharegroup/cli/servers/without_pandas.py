@@ -10,11 +10,14 @@ from importlib.abc import MetaPathFinder
 
 class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Raise ModuleNotFoundError for pandas."""
+        """Raise ModuleNotFoundError for pandas. Return None for other modules, which Python then finds as usual."""
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is disabled in this process", name=fullname)
 
 
 def disable_pandas() -> None:
-    """Make `import pandas` fail from now on, so that pyarrow does not load it. No effect if it is already imported."""
+    """Make `import pandas` fail from now on, so that pyarrow does not load pandas.
+
+    If pandas is already imported, this has no effect.
+    """
     sys.meta_path.insert(0, _NoPandas())

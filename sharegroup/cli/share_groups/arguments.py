@@ -1,7 +1,7 @@
 """The arguments of `share-groups`, and the checks of their combinations, with Kafka's messages.
 
-The checks have the same order as in Kafka (ShareGroupCommandOptions.checkArgs). So if there are several errors, the
-same one is reported as in Kafka. Options that Kafka does not have are checked in the same way.
+The checks have the same order as in Kafka (ShareGroupCommandOptions.checkArgs). If a command line has several errors,
+the same error is therefore reported as in Kafka. Options that Kafka does not have are checked in the same way.
 """
 
 import operator
@@ -43,7 +43,7 @@ class DescribeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The values of the options. The value of an option that was not given is False, None or ()."""
+    """The values of the options of `share-groups`. An option that was not given has the value False, None or ()."""
 
     list_: bool = False
     describe: bool = False
@@ -85,13 +85,13 @@ class Arguments:
 
     @property
     def kind(self) -> DescribeKind:
-        """The aspect that `--describe` shows."""
+        """The aspect that `--describe` shows. Without an option that selects one, this is OFFSETS."""
         (kind,) = self.given(*KINDS) or [DescribeKind.OFFSETS]
         return DescribeKind(kind)
 
     @property
     def watch_s(self) -> float | None:
-        """Seconds between two updates. None means that the result is shown once."""
+        """Seconds between two updates with `--watch`, None without this option. The result is then shown once."""
         if self.watch is None:
             return None
         return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)
@@ -232,7 +232,10 @@ def _names(options: tuple[str, ...]) -> str:
 
 
 def parse_states(text: str) -> list[str]:
-    """Parse the states of `--list --state S,S` in upper or lower case. Raise UsageError for an unknown state."""
+    """Return the group states in `text`, the value of `--state`: names separated by commas, in any letter case.
+
+    For an empty text, return an empty list. Raise UsageError for an unknown state.
+    """
     wanted = [name.strip() for name in text.split(",")] if text else []
     known = {name.lower(): name for name in STATES}
     if any(name.lower() not in known for name in wanted):

@@ -13,9 +13,9 @@ _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
 
 def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete share groups that have no members. Return exit code 1 if any of them was not deleted, otherwise 0.
+    """Delete the requested share groups. Return exit code 1 if any of them was not deleted, otherwise 0.
 
-    If one group cannot be deleted, the others are deleted nevertheless.
+    A group that has members is not deleted. If one group cannot be deleted, the others are deleted nevertheless.
     """
     states = {group.group_id: group.group_state for group in admin.list_groups()}
     group_ids = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
@@ -61,7 +61,10 @@ def _report_deletions(results: Mapping[str, str | None], output: Output) -> None
 
 
 def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete offsets of topics in a group that has no members. Return exit code 1 if any topic failed, otherwise 0."""
+    """Delete a group's offsets of the requested topics. The group must have no members.
+
+    Return exit code 1 if the offsets of any topic were not deleted, otherwise 0.
+    """
     (group_id,) = arguments.group
     topics = sorted(set(arguments.topic))
     errors: Mapping[str, KafkaError | None]

@@ -44,7 +44,10 @@ _VERBOSE = {"leader_epoch", "member_epoch", "group_epoch", "assignment_epoch"}
 
 
 def describe(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> None:
-    """Print a table for each group, sorted by id. If a group does not exist, raise KafkaError and print nothing."""
+    """Print a table for each group, sorted by group id.
+
+    If a group named by `--group` does not exist, raise KafkaError and print nothing.
+    """
     group_ids = [group.group_id for group in admin.list_groups()] if arguments.all_groups else arguments.group
     groups = admin.describe_groups(sorted(group_ids), missing_ok=arguments.all_groups)
     columns: Sequence[Column]

@@ -1,4 +1,4 @@
-"""`share-groups --describe --in-flight` and `--history`, from the Delta tables, without a broker."""
+"""`share-groups --describe --in-flight` and `--history`. They read the Delta tables, and need no broker."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ _HISTORY = (
 
 
 def describe_from_tables(arguments: Arguments, output: Output) -> None:
-    """Print the ranges in flight, or the history of one record, as a table for each group, sorted by id.
+    """Print the ranges of records in flight, or the history of one record. Each group has a table, sorted by group id.
 
     Raise CommandError for invalid options, InvalidConfigError for an invalid configuration file, and
     TableUnavailableError if the tables cannot be read.
@@ -79,7 +79,10 @@ def _range(found: InFlightRange) -> Row:
 
 
 def _record(arguments: Arguments) -> tuple[TopicPartition, int]:
-    """Return (partition, offset) of `--topic t:0 --offset N`. Raise CommandError unless these name one record."""
+    """Return (partition, offset) of the options `--topic t:0 --offset N`.
+
+    Raise CommandError if the options do not name exactly one record.
+    """
     topics = parse_topics(arguments.topic)
     partitions = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()]
     if len(topics) != 1 or len(partitions) != 1 or arguments.offset is None:

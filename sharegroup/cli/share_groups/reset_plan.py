@@ -51,8 +51,8 @@ def _existing(
 ) -> list[TopicPartition]:
     """Check that partitions exist and have a leader, and return them sorted. Raise KafkaError if the check fails.
 
-    The partitions are those in `named` or, if it is empty, those in `topics`. `topics` is {topic: partitions}, where
-    None means all partitions of the topic. It must contain the topics of `named`.
+    If `named` is not empty, the partitions in `named` are checked, otherwise the partitions in `topics`. `topics` is
+    {topic: partitions}, where None means all partitions of the topic. `topics` must contain the topics of `named`.
     """
     found = admin.leaders(topics)
     selected = set(named) or {
@@ -74,7 +74,7 @@ def _quoted(partitions: Iterable[TopicPartition]) -> str:
 def parse_topics(arguments: Iterable[str]) -> dict[str, list[int] | None]:
     """Parse arguments `t` or `t:0,1,2` to {topic: partitions}, where None means all partitions of the topic.
 
-    Raise CommandError for another format.
+    Raise CommandError if an argument has another format.
     """
     topics: dict[str, list[int] | None] = {}
     for argument in arguments:
@@ -96,7 +96,7 @@ def _partition(text: str, argument: str) -> int:
 def timestamp_ms(text: str) -> int:
     """Parse `YYYY-MM-DDThh:mm:ss.sss` to ms since 1970. A time without a UTC offset is in UTC.
 
-    Raise CommandError for another format.
+    Raise CommandError if the text has another format.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -122,7 +122,10 @@ def _at(
 
 
 def clamp(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> ResetPlan:
-    """Return the offsets, each limited to the range of its log (KIP-1323). Print a warning for each changed offset."""
+    """Return the plan `wanted` with each offset limited to the range of its partition's log (KIP-1323).
+
+    `logs` has the start and end offset of each log. Print a warning for each offset that is changed.
+    """
     plan = {}
     for key, offset in sorted(wanted.items()):
         plan[key] = min(max(offset, logs[key].start), logs[key].end)
@@ -151,7 +154,7 @@ def read_plan(path: Path, group_id: str) -> ResetPlan:
             continue
         *group, topic, partition, offset = row if len(row) in (3, 4) else ["", "", "", ""]
         if not topic or not partition.isdecimal() or not offset.isdecimal():
-            raise CommandError(f"{path}, line {number}: not topic,partition,offset")
+            raise CommandError(f"{path}, line {number}: the row is not topic,partition,offset")
         if not group or group == [group_id]:
             plan[TopicPartition(topic, int(partition))] = int(offset)
     if not plan:
@@ -160,7 +163,7 @@ def read_plan(path: Path, group_id: str) -> ResetPlan:
 
 
 def write_plan(plan: Mapping[TopicPartition, int]) -> str:
-    """Return the plan as CSV. `--from-file` reads this format."""
+    """Return the plan as CSV, in the format that `read_plan` reads."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((key.topic, key.partition, offset) for key, offset in plan.items())
     return text.getvalue()

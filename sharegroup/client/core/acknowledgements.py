@@ -23,9 +23,10 @@ _LOCKS_GONE = (
 
 
 class Acknowledgements(NamedTuple):
-    """Acknowledgements of one partition. After a retriable error, they are sent again until `deadline_ms`.
+    """Acknowledgements of the partition `source`. After a retriable error, they are sent again until `deadline_ms`.
 
-    `unused` are the offsets whose records the application has not used. A gateway does not count their delivery.
+    `unused` contains the offsets of records that the application has not used. A gateway does not count the delivery of
+    these records.
     """
 
     source: TopicIdPartition
@@ -49,7 +50,7 @@ class Acknowledgements(NamedTuple):
 
 
 class AcknowledgeResult(NamedTuple):
-    """The result of acknowledgements of one partition.
+    """The result of acknowledgements of the partition `source`.
 
     `error` is None for success. `lock_timeout_ms` is the lock timeout of renewed records; 0 if it is not known.
     """
@@ -87,9 +88,9 @@ def topics_of(
     sources: Iterable[TopicIdPartition],
     acknowledged: Mapping[TopicIdPartition, Acknowledgements],
 ) -> list[Any]:
-    """Return the Topics field of a request: the partitions `sources` and all partitions with acknowledgements.
+    """Return the Topics field of a request. It has the partitions `sources` and all partitions with acknowledgements.
 
-    `topic` and `partition` are the message classes of the request.
+    `topic` and `partition` are the request's message classes for entries of the field.
     """
     by_topic: dict[UUID, list[Any]] = {}
     for source in dict.fromkeys([*sources, *acknowledged]):

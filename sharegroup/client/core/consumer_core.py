@@ -1,7 +1,7 @@
 """The logic of a share consumer, without I/O. It combines membership, share sessions and the consumer's records.
 
-The host (`AsyncShareConsumer`) sends the requests that the core returns. Two threads may use the core at the same time.
-One thread applies fetch responses. On the other thread, the application acknowledges or decodes other records.
+The host (`AsyncShareConsumer`) sends the requests. Two threads may use the core at the same time. One thread applies
+fetch responses. On the other thread, the application acknowledges or decodes other records.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ _AHEAD_LOCK_DIVISOR = 4
 #: Maximum number of undecodable records that are kept for the application.
 _UNDECODABLE_KEPT = 1_000
 
+#: A function that receives a topic id, a partition, and the node id of the partition's new leader.
 NoteLeader = Callable[[UUID, int, int], None]
 
 
 class Arrived(NamedTuple):
-    """Fetched records of one partition that are not decoded yet."""
+    """Fetched records of one partition that are not decoded yet. `part` is the partition's entry in the response."""
 
     delivery: Delivery
     part: Any
@@ -101,9 +102,10 @@ class ConsumerCore:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def begin_poll(self, now_ms: int) -> None:
-        """Queue the acknowledgements for the records of the previous poll.
+        """Record that a poll begins, and queue the acknowledgements for the records of the previous poll.
 
-        Raises IllegalStateError without a subscription, or if records are not acknowledged yet in explicit mode.
+        Raises IllegalStateError if there is no subscription. In explicit mode, it is also raised if a record of the
+        previous poll is not acknowledged. This second check does not apply to handler loops.
         """
         if not self.membership.topics:
             raise IllegalStateError("Consumer is not subscribed to any topics.")
@@ -167,7 +169,10 @@ class ConsumerCore:
         self._arrived = arrived + self._arrived
 
     def decode(self, arrived: Iterable[Arrived]) -> list[tuple[Delivery, Decoded]]:
-        """Decode fetched records with the deserializers. Changes no state, so any thread may call it."""
+        """Return (delivery, decoded records) for each entry of `arrived`, after applying the deserializers.
+
+        Changes no state, so any thread may call it.
+        """
         return [
             (delivery, self._decoder.decode(part.records or b"", _acquired_ranges(part), delivery))
             for delivery, part in arrived
@@ -181,7 +186,11 @@ class ConsumerCore:
         self._drop_lost(now_ms)
 
     def _drop_lost(self, now_ms: int) -> None:
-        """Remove fetched records whose locks may have ended. Release fetched records of partitions that were lost."""
+        """Remove fetched records whose locks may have ended.
+
+        If the assignment or the subscription has changed, also release the records of partitions that are no longer
+        part of it.
+        """
         self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
@@ -254,7 +263,10 @@ class ConsumerCore:
         return topic not in self.membership.topics or not is_assigned
 
     def take_results(self, now_ms: int) -> list[AcknowledgeResult]:
-        """Return new results of acknowledgements, except those of gaps. Queue renewed records for delivery again."""
+        """Remove and return the new results of acknowledgements, except results that concern only gaps.
+
+        Renewed records that the application must receive again are queued for delivery.
+        """
         found: list[AcknowledgeResult] = []
         for node in self.nodes.values():
             results, node.results = node.results, []
@@ -299,7 +311,7 @@ class ConsumerCore:
         return any(node.is_waiting for node in self.nodes.values())
 
     def node(self, node_id: int) -> ShareNode:
-        """Return the share session with a node. It is created if it does not exist."""
+        """Return the `ShareNode` of a broker. It is created if it does not exist."""
         if node_id not in self.nodes:
             self.nodes[node_id] = ShareNode(node_id, self.membership.group_id, self._member_id)
         return self.nodes[node_id]
@@ -313,8 +325,8 @@ class ConsumerCore:
         most one response per node. `is_fetching` is whether a fetch from any node is in progress. `is_ahead` is True
         for fetches between two polls, which are sent only to nodes that have more records.
 
-        In record_limit mode, records are fetched from one node at a time, in turn, and only when no fetched record is
-        left. A poll therefore never returns more than `max_poll_records`.
+        In record_limit mode, records are fetched from one node after another, and only when no fetched record is left.
+        A poll therefore never returns more than `max_poll_records`.
         """
         by_node: dict[int, list[TopicIdPartition]] = {}
         for source, node_id in leaders.items():
@@ -371,7 +383,7 @@ class ConsumerCore:
             if code in STALE_LEADER:
                 note_leader(source.topic_id, source.partition, part.current_leader.leader_id)
             elif code in RAISED:
-                self._problems.append(RequestError(code, message or f"topic {source.topic}"))
+                self._problems.append(RequestError(code, message or f"cannot fetch records of topic {source.topic}"))
             if part.acquired_records:
                 self._arrived.append(Arrived(Delivery(source, node.node_id, until_ms, self, node.session), part))
 

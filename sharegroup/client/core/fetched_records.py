@@ -47,7 +47,7 @@ class FetchedRecords:
         self._records.extend(records)
 
     def pop(self, limit: int) -> list[Record[Any]]:
-        """Remove and return the first records, up to `limit`, for a poll."""
+        """Remove and return the first records, up to `limit`, for a poll. No record counts as polled afterwards."""
         self._polled = 0
         return [self._records.popleft() for _ in range(min(limit, len(self._records)))]
 

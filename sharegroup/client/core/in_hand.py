@@ -33,7 +33,10 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand: the application has received them, and their acknowledgements have not been sent yet."""
+    """The records in hand: the application has received them, and their acknowledgements have not been sent yet.
+
+    `keeps_renewed` means that the application keeps renewed records, so it does not receive them a second time.
+    """
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed
@@ -50,7 +53,10 @@ class InHand:
         return len(self) - sum(len(types) for types in self._types.values())
 
     def deliver(self, records: Iterable[Record[Any]]) -> None:
-        """Add delivered records. A record that is delivered again replaces its earlier delivery."""
+        """Add delivered records.
+
+        A record that is delivered again replaces its earlier delivery and removes that delivery's acknowledgement.
+        """
         for source, run in groupby(records, _source):  # a source is looked up once a run: its hash is slow
             new = {record.offset: record for record in run}
             self._records.setdefault(source, {}).update(new)
@@ -122,7 +128,8 @@ class InHand:
     def on_result(self, result: AcknowledgeResult, now_ms: int) -> list[Record[Any]]:
         """Apply the result of renewals. Return the renewed records that the application must receive again.
 
-        With `keeps_renewed`, no record is returned, because the application still has them.
+        With `keeps_renewed`, the renewed records are in hand again and none are returned. If the renewal failed, its
+        records are lost.
         """
         renewing = self._renewing.get(result.source)
         if renewing is None:
@@ -139,7 +146,7 @@ class InHand:
         return renewed
 
     def forget(self) -> Collection[Record[Any]]:
-        """Remove and return all records without acknowledging them. The server releases them."""
+        """Remove all records without acknowledging them, and return those in hand. The server releases them."""
         records = [record for records in self._records.values() for record in records.values()]
         self._records, self._types, self._renewing = {}, {}, {}
         return records

@@ -103,7 +103,10 @@ class Membership:
         return self._request(sorted(topics) if is_full else None)
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
-        """Return the heartbeat that leaves the group; None if the member has not joined."""
+        """Return the heartbeat that leaves the group; None if the member has not joined.
+
+        The assignment is cleared immediately. A later heartbeat would join the group again.
+        """
         if self.epoch == JOIN_EPOCH:
             return None
         self.epoch = LEAVE_EPOCH
@@ -127,9 +130,9 @@ class Membership:
             self._assign({t.topic_id: tuple(t.partitions) for t in response.assignment.topic_partitions})
 
     def on_lost(self, now_ms: int) -> None:
-        """Schedule a retry after a heartbeat that could not be sent or got no response.
+        """Schedule a retry, because a heartbeat could not be sent or received no response.
 
-        Mark the coordinator as stale, because it may have moved.
+        Also mark the coordinator as stale, because another broker may be the coordinator now.
         """
         self.is_coordinator_stale = True
         self._due_ms = now_ms + self._retry_ms

@@ -46,7 +46,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """A partition of a ShareFetch response."""
+    """A partition of a ShareFetch response. `code` and `message` are its fetch error, and `part` is its whole entry."""
 
     source: TopicIdPartition
     code: ErrorCode
@@ -76,10 +76,10 @@ class FetchAnswer(NamedTuple):
 
 
 class ShareNode:
-    """One member's share session with one broker.
+    """One broker (node), the member's share session with it, and the acknowledgements that are queued for it.
 
     Attributes:
-        epoch: the epoch of the next request; 0 opens a session.
+        epoch: the session epoch of the next request; 0 opens a session.
         partitions: the partitions of the session. The server has the same partitions in its session.
         results: results of acknowledgements, until the caller removes them.
         session: a counter that identifies the current session. It increases when a session ends.
@@ -159,7 +159,8 @@ class ShareNode:
     def acknowledge(self, is_final: bool = False) -> ShareAcknowledgeRequest | None:
         """Return a request with the queued acknowledgements; None if there is no session or nothing to send.
 
-        With `is_final`, the request also ends the session, and the server releases the other locks of the session.
+        Without a session, the queued acknowledgements fail. With `is_final`, the request also ends the session, and the
+        server releases the other locks of the session.
         """
         sent = self._take(has_fetch=False)
         if self.epoch == NEW_EPOCH or not (sent or is_final):
@@ -177,7 +178,10 @@ class ShareNode:
     # -- responses -----------------------------------------------------------------------------------------------------
 
     def on_fetch(self, response: ShareFetchResponse, now_ms: int) -> FetchAnswer:
-        """Apply the response to a fetch request, and return it without the results of acknowledgements."""
+        """Apply the response to a fetch request, and return its part about records.
+
+        The results of acknowledgements are appended to `results`.
+        """
         problem = self._on_code(response)
         self.has_backlog = False
         if problem is not None:
@@ -213,8 +217,15 @@ class ShareNode:
         return problem
 
     def on_lost(self, reason: str) -> None:
-        """End the session, because the connection was lost or a request got no response."""
-        self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{reason}; it is unknown whether it was applied"))
+        """End the session, because the connection was lost or a request received no response.
+
+        The acknowledgements that were sent in this request fail.
+        """
+        self._fail(
+            RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{reason}; it is unknown whether the acknowledgement was applied"
+            )
+        )
         self._reset()
 
     def drop_pending(self, reason: str) -> None:
@@ -228,9 +239,10 @@ class ShareNode:
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
         """Return whether a response indicates that the server has more records.
 
-        The response indicates this if it contains at least half of `max_records`, or of one partition's part of
-        `max_bytes`: a server divides `max_bytes` among the partitions, and perhaps only one of them has records. If
-        the fetch did not wait (`max_wait_ms` 0), one record is enough.
+        The response indicates this if it contains at least half of `max_records` records. It is also enough if it
+        contains at least half of one partition's part of `max_bytes`: a server divides `max_bytes` among the
+        partitions, and perhaps only one of them has records. If the fetch did not wait (`max_wait_ms` 0), one record is
+        enough.
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records

@@ -18,13 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 class Reject(ShareGroupError):
-    """Raised by a handler to reject the record. A rejected record is never delivered again. The reason is logged."""
+    """Exception that a handler raises to reject the record. The record is never delivered again.
+
+    The reason is logged.
+    """
 
 
 class Release(ShareGroupError):
-    """Raised by a handler to release the record, so that it can be delivered again to any member.
+    """Exception that a handler raises to release the record, so that it can be delivered again to any member.
 
-    The consumer keeps the record locked for `delay_s` before releasing it.
+    The consumer keeps the record locked for `delay_s` seconds before it releases the record.
     """
 
     def __init__(self, reason: str = "", *, delay_s: float = 0.0) -> None:
@@ -43,9 +46,9 @@ def log_failure(record: Record[Any], error: BaseException) -> None:
     """Log why a record was not processed. A `Release` is not logged."""
     name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
     if isinstance(error, Reject):
-        logger.warning("rejected %(resource)s: %(error)s", LogFields(resource=name, error=error))
+        logger.warning("the record %(resource)s was rejected: %(error)s", LogFields(resource=name, error=error))
     elif not isinstance(error, Release):
-        logger.error("the handler of %(resource)s failed", LogFields(resource=name), exc_info=error)
+        logger.error("the handler failed to process the record %(resource)s", LogFields(resource=name), exc_info=error)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Retry:
 
     Between the calls, the record stays locked by this consumer. If the last call fails too, the record is released. It
     can then be delivered to other members, up to the group's delivery count limit.
+
+    Attributes:
+        initial_s: the delay after the first failed call, in seconds. Each further delay is twice the previous one.
+        max_s: the maximum delay, in seconds.
+        max_attempts: the maximum number of calls for one delivery of a record, including the first call.
     """
 
     initial_s: float = 1.0
@@ -86,8 +94,9 @@ class HandlerOptions:
         batch_records: the maximum number of records per call; 1 for a handler of single records.
         max_wait_ms: the maximum delay of a call while fewer than `batch_records` records are available.
         max_records: the maximum number of records that the consumer holds, including those in calls.
-        max_bytes: the maximum size of the keys and values of these records.
-        max_processing_ms: how long a record's lock is renewed, counted from the start of its first call.
+        max_bytes: the maximum total size of the keys and values of these records.
+        max_processing_ms: how long a record's lock is renewed, counted from the start of its first call. After that,
+            the lock expires and the record can be delivered to other members.
         retry: how often a record is retried after an exception.
     """
 

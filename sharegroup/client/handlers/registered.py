@@ -70,7 +70,7 @@ class RegisteredHandler(NamedTuple):
 
 
 class HandlesRecords:
-    """Base class of consumers: registers a handler, and stops the handler loop."""
+    """Base class of the consumers, with the methods that register a handler and stop the handler loop."""
 
     _registered: RegisteredHandler | None = None
     _stop: Callable[[], None] | None = None
@@ -92,8 +92,8 @@ class HandlesRecords:
 
         Args:
             concurrency: the maximum number of concurrent calls: threads for functions, tasks for coroutines.
-            max_in_hand: the maximum number of records that the consumer holds, and the maximum size of their keys and
-                values.
+            max_in_hand: (records, size). The maximum number of records that the consumer holds, and the maximum total
+                size of their keys and values, as a number of bytes or as text such as "64MB".
             max_processing_s: how long a record's lock is renewed, counted from the start of its first call.
 
         Raises IllegalStateError if a handler is already registered, and ValueError for an invalid option.
@@ -140,7 +140,7 @@ class HandlesRecords:
 
     def _register(self, options: HandlerOptions, is_batch: bool) -> Callable[[Function], Function]:
         if self._registered is not None:
-            raise IllegalStateError("the consumer has a handler already")
+            raise IllegalStateError("the consumer already has a handler, and only one can be registered")
 
         def register(function: Function) -> Function:
             self._registered = RegisteredHandler(function, options, is_batch)

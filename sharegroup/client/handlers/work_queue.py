@@ -1,4 +1,6 @@
-"""The records that a handler loop holds, and the next action for each of them. No clock, threads or requests.
+"""The records that a handler loop holds, and the next action for each of them.
+
+This module has no clock, starts no threads and sends no requests.
 
 A record is queued first, and then processed in a handler call. After the call it is acknowledged, or it waits for
 another call (`Retry`) or for its release (`Release` with a delay). In all these phases, the lock is renewed when half
@@ -30,7 +32,7 @@ class Room(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue is full, in records or in bytes. The loop then fetches no more records."""
+        """Whether there is no room left, in records or in bytes. The loop then fetches no more records."""
         return self.records <= 0 or self.bytes <= 0
 
 
@@ -72,7 +74,10 @@ class Call:
     _claim: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
-        """Return True the first time only. Whoever gets True may begin or withdraw the queued call. Thread-safe."""
+        """Claim the call, in order to begin it or to withdraw it. Thread-safe.
+
+        Only the first claim returns True. If the result is False, the caller must neither begin nor withdraw the call.
+        """
         return self._claim.acquire(blocking=False)
 
     @property
@@ -138,7 +143,7 @@ class WorkQueue:
                 self._decide(item, AcknowledgeType.RELEASE)
 
     def start_calls(self, now_ms: int) -> list[Call]:
-        """Return the calls to start now."""
+        """Return the calls to start now. From now on, these calls count as started."""
         for item in self._waiting:
             if item.phase is _Phase.RETRYING and item.due_ms <= now_ms:
                 item.phase, item.queued_ms = _Phase.QUEUED, now_ms - self._options.max_wait_ms
@@ -149,7 +154,10 @@ class WorkQueue:
         return calls
 
     def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
-        """Record the end of a call. `errors` is {index: exception} for the records that were not processed."""
+        """Record that a call has ended.
+
+        `errors` is {index of a record in the call: exception} for the records that were not processed.
+        """
         del self._started[call]
         for index, item in enumerate(call.held):
             if item.phase is _Phase.RUNNING:
@@ -327,5 +335,5 @@ def errors_by_index(result: Any, records: Collection[Record[Any]]) -> dict[int, 
         return {}
     places = {id(record): index for index, record in enumerate(records)}
     if not isinstance(result, Mapping) or not all(id(record) in places for record in result):
-        raise TypeError("a batch handler returns None or {record: exception}, with records of its batch")
+        raise TypeError("a batch handler must return None or {record: exception}, only with records of its batch")
     return {places[id(record)]: error for record, error in result.items()}

@@ -4,7 +4,7 @@
     group.produce("orders", b"1")
     consumer = ShareConsumer("localhost:9092", group_id="billing", topics=["orders"], connector=group)
 
-The consumer sends the same requests as to a broker. The group processes them with the state machines of the project.
+The consumer sends the same requests as to a broker. The group processes them with the same state machines as the job.
 """
 
 from sharegroup.client.testing.in_memory_share_group import InMemoryShareGroup

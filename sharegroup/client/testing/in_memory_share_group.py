@@ -55,7 +55,9 @@ _MAX_WAIT_MS = 10
 
 
 class InMemoryShareGroup:
-    """A share group and its topics. Pass it to consumers as `connector`. All records are read from the start.
+    """A share group and its topics in memory. Pass it to consumers as `connector`.
+
+    The group delivers all records of a topic, including those that were produced before a consumer subscribed.
 
     Consumers may run on any threads and event loops. The methods of this class may be called on any thread.
 
@@ -108,7 +110,7 @@ class InMemoryShareGroup:
             return all(partition.is_finished for partition in self._partitions(*topics))
 
     def advance(self, duration_ms: int) -> None:
-        """Advance the clock of this group and its consumers. It affects locks, renewals, retries and poll timeouts."""
+        """Advance the clock of this group and its consumers. Locks, renewals, retries and poll timeouts use it."""
         with self._lock:
             self.clock.advance(duration_ms)
             self._expire()
@@ -168,7 +170,7 @@ class InMemoryShareGroup:
 
     def _heartbeat(self, connection: _Connection, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
         if request.group_id != self.group_id:
-            return heartbeat_error(ErrorCode.GROUP_ID_NOT_FOUND, f"the group of this test is {self.group_id}")
+            return heartbeat_error(ErrorCode.GROUP_ID_NOT_FOUND, f"the only group in this test is {self.group_id}")
         for name in request.subscribed_topic_names or ():
             if is_topic_name(name):
                 self._create_topic(name)

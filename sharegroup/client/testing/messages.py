@@ -81,7 +81,7 @@ def forgotten_of(request: Any) -> list[TopicIdPartition]:
 
 
 def metadata_response(topics: Iterable[Topic]) -> MetadataResponse:
-    """Return a Metadata response with the only broker and these topics."""
+    """Return a Metadata response with these topics and one broker, which leads all partitions."""
     broker = MetadataResponse.MetadataResponseBroker(node_id=_NODE_ID, host=_HOST, port=_PORT)
     return MetadataResponse(brokers=[broker], topics=[_topic(topic) for topic in topics])
 
@@ -101,7 +101,10 @@ def _topic(topic: Topic) -> Any:
 def find_coordinator_response(
     request: Any, node_id: int = _NODE_ID, host: str = _HOST, port: int = _PORT
 ) -> FindCoordinatorResponse:
-    """Return a FindCoordinator response with a broker as coordinator. Default: the broker of `metadata_response`."""
+    """Return a FindCoordinator response with this broker as coordinator.
+
+    By default, it is the broker of `metadata_response`.
+    """
     (group_id,) = request.coordinator_keys
     found = FindCoordinatorResponse.Coordinator(
         key=group_id, node_id=node_id, host=host, port=port, error_code=0, error_message=None

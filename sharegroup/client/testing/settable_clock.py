@@ -20,7 +20,7 @@ class _Wait:
 
 
 class SettableClock:
-    """A clock for consumers on any number of threads and event loops.
+    """A clock that a test can advance, for consumers on any number of threads and event loops.
 
     Attributes:
         skips_delays: whether an idle handler loop advances the clock to the time it waits for, instead of waiting.

@@ -56,7 +56,7 @@ class StoredRecord:
 
 
 class StoredPartition:
-    """The records of a partition, and the share-partition state machine of the group."""
+    """The records of a partition, and the state machine that delivers them to the group."""
 
     def __init__(self, topic: str, partition: int, config: SharePartitionConfig) -> None:
         self._topic, self._partition, self._config = topic, partition, config
@@ -76,7 +76,10 @@ class StoredPartition:
         return offset
 
     def acquire(self, member_id: str, max_records: int, max_bytes: int, now_ms: int) -> tuple[AcquiredRange, ...]:
-        """Acquire records for a member within the limits. The first record may exceed `max_bytes`."""
+        """Acquire records for a member within the limits, and return the acquired ranges.
+
+        The first record is acquired even if it exceeds `max_bytes`.
+        """
         outcome = self._machine.acquire(member_id, max_records, now_ms, self._config)
         fitting = self._fitting(outcome, max_bytes)
         if fitting < _count(outcome):

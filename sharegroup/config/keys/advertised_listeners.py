@@ -27,7 +27,7 @@ class AdvertisedListeners:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the value of the config key. An empty value sets no address. Raise ValueError if it is invalid."""
+        """Parse the value of the config key. An empty value has no addresses. Raise ValueError if it is invalid."""
         named: dict[str, str] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
             found = _ENTRY.fullmatch(entry)
@@ -57,5 +57,5 @@ def _address(template: str, listener: str, port: int, hostname: str) -> tuple[st
         text = text.replace(f"{{{name}}}", value)
     found = _ADDRESS.fullmatch(text)
     if found is None or not 1 <= int(found[2]) <= _MAX_PORT:
-        raise ValueError(f"Not HOST:PORT (only {{broker}}, {{port}} and {{hostname}} are replaced): {template}")
+        raise ValueError(f"Not HOST:PORT: {template}. The placeholders are {{broker}}, {{port}} and {{hostname}}")
     return found[1].strip("[]"), int(found[2])

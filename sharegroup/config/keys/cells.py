@@ -26,7 +26,7 @@ def _names(value: object) -> object:
     if wrong:
         raise ValueError(f"Not a cell name: {', '.join(wrong)}")
     if len(set(texts)) < len(texts):
-        raise ValueError("Duplicate cell name")
+        raise ValueError("A cell name is listed twice")
     return texts
 
 
@@ -54,9 +54,11 @@ class CellsConfig(ConfigFamily):
     )
 
     def cell_of(self, group_id: str) -> str:
-        """Return the group's cell in `group.cells`, otherwise the cell with the highest SHA-256 of "cell\\ngroup".
+        """Return the cell of a group. Without cells, return NO_CELL.
 
-        When a cell is added, some groups move to the new cell, and no group moves between the existing cells.
+        If `group.cells` lists the group, this is its cell there. Otherwise it is the cell with the highest SHA-256 hash
+        of "cell\\ngroup". When a cell is added, some groups move to the new cell, and no group moves between the
+        existing cells.
         """
         if group_id in self.groups:
             return self.groups[group_id]

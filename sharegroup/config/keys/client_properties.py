@@ -28,7 +28,7 @@ class PythonProperty(NamedTuple):
 def _whole(low: int, high: int = _INT_MAX) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"\s*-?[0-9]+\s*", text) or not low <= int(text) <= high:
-            raise ValueError(f"Not a whole number of {low}..{high}")
+            raise ValueError(f"Not a whole number from {low} to {high}")
         return int(text)
 
     return parse
@@ -157,7 +157,7 @@ def _is_pem(properties: Mapping[str, str], store: str) -> bool:
 
 def _problem(name: str, text: str) -> str | None:
     if name == "bootstrap.servers":
-        return f"{name} is not allowed in kafka; set the key {name} of the section job"
+        return f"{name} is not allowed in the key kafka; set the key {name} of the section job"
     if name in _SET_BY_JOB:
         return f"{name} must not be set, because the job sets it"
     if name in PYTHON_PROPERTIES:

@@ -6,7 +6,10 @@ ALLOWED = "address:number, ..."
 
 
 def connection_overrides(text: str) -> dict[str, int]:
-    """Return {IP address: maximum connections}. Raise ValueError for anything else, such as a host name."""
+    """Parse `address:number, ...` to {IP address: maximum connections}.
+
+    Raise ValueError if the text has another format, or a host name instead of an IP address.
+    """
     return dict(_entry(entry.strip()) for entry in text.split(",") if entry.strip())
 
 

@@ -136,9 +136,9 @@ class GroupConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the config that `to_json` wrote, possibly in another version of this project.
+        """Return the config from a dict that `to_json` returned. Another version of this project may have written it.
 
-        An unknown name is ignored. A missing name gets its default.
+        Names that this version does not know are ignored. Missing names get their defaults.
         """
         known = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
         if "auto_offset_reset" in known:

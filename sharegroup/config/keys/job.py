@@ -46,7 +46,7 @@ def _replication_factor(number: int) -> int:
 
 
 def _without_values(texts: Mapping[str, str]) -> dict[str, str]:
-    """Hide the values in a dump of the configuration, because some are passwords."""
+    """Return the names with "[hidden]" as each value, for dumps of the configuration. Some values are passwords."""
     return dict.fromkeys(texts, "[hidden]")
 
 

@@ -19,7 +19,10 @@ class OffsetResetStrategy(str, Enum):
 
 
 class AutoOffsetReset(NamedTuple):
-    """A strategy. `duration_ms` is only set for BY_DURATION: reading starts at the records of this many ms ago."""
+    """The parsed value of share.auto.offset.reset.
+
+    `duration_ms` is None, except for BY_DURATION: reading then starts with the first record that is at most this old.
+    """
 
     strategy: OffsetResetStrategy
     duration_ms: int | None = None
@@ -46,7 +49,7 @@ class AutoOffsetReset(NamedTuple):
 def duration_to_ms(text: str) -> int:
     """Return an ISO-8601 duration of days, hours, minutes and seconds (`P1DT2H30M5.5S`) in milliseconds.
 
-    Raise ValueError for a negative duration, and for years and months, which have no fixed length.
+    Raise ValueError for any other text. Years and months are not allowed, because they have no fixed length.
     """
     if "-" in text:
         raise ValueError(f"Duration {text} must not be negative")

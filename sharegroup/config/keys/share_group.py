@@ -53,7 +53,9 @@ def _assignors(value: object) -> tuple[str, ...]:
     texts = [str(name).strip() for name in names]
     unknown = [text for text in texts if text not in BUILT_IN_ASSIGNORS and not _is_class_name(text)]
     if unknown or not texts:
-        raise ValueError(f"Unknown assignor {', '.join(unknown)}" if any(unknown) else "At least one is required")
+        raise ValueError(
+            f"Unknown assignor {', '.join(unknown)}" if any(unknown) else "At least one assignor is required"
+        )
     return tuple(dict.fromkeys(_KAFKA_ASSIGNORS.get(text, text) for text in texts))
 
 

@@ -92,13 +92,19 @@ def checked_options(value: object) -> object:
 
 
 def delta_options(options: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return the `storage_options` that delta-rs needs for tables below a path."""
+    """Return the `storage_options` that delta-rs needs for tables below a path.
+
+    If the path is in an object store (it contains `://`), options that are not set have the defaults of `_DEFAULTS`.
+    """
     own = {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
     return {**_DEFAULTS, **own} if "://" in path else own
 
 
 def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return Hadoop's properties for the options. As in delta-rs, custom endpoints are accessed in path style."""
+    """Return Hadoop's properties for options of delta-rs.
+
+    As in delta-rs, custom endpoints are accessed in path style by default.
+    """
     by_name = {name.lower(): text for name, text in options.items()}
     found = {hadoop: by_name[name] for name, hadoop in _TO_S3A.items() if name in by_name}
     if _VIRTUAL_HOSTED in by_name or any(name in by_name for name in _ENDPOINTS):

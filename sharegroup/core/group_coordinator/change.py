@@ -30,7 +30,10 @@ class Records(NamedTuple):
 
 
 class Change:
-    """Collects the records of one handler call. `after` is the group after the records that were added so far."""
+    """The records of one handler call, and `after`, the group after the records that were added so far.
+
+    The group `before` does not change.
+    """
 
     def __init__(self, before: GroupMetadata) -> None:
         self._before = before

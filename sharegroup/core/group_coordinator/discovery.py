@@ -29,8 +29,8 @@ def discover_partitions(
     """Yield a record for each share-partition of the `subscribed` topics that the group does not have yet.
 
     The new share-partitions are initialized under the group's next epoch. `topics` is the metadata by topic name.
-    `auto_offset_reset` is the group's share.auto.offset.reset. It determines the start offset in topics that are new to
-    the group.
+    `auto_offset_reset` is the group's share.auto.offset.reset. It determines the start offsets, except in partitions
+    that were added to a known topic. These are read from offset 0.
     """
     topic_ids = group.topic_ids()
     for topic in subscribed:

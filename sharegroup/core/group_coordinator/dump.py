@@ -72,8 +72,8 @@ def restore_group(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     if content["version"] != FORMAT_VERSION:  # the supervisor recognises this message
         raise ValueError(
             f"group {group_id}: the checkpoint of the query group_coordinator has state of format "
-            f"{content['version']}, this job reads {FORMAT_VERSION}: remove that checkpoint, and the job recovers "
-            "from the tables"
+            f"{content['version']}, but this job reads format {FORMAT_VERSION}: remove that checkpoint, and the job "
+            "recovers from the tables"
         )
     group = GroupMetadata(
         group_id, content["group_epoch"], content["assignment_epoch"], GroupState(content["group_state"])

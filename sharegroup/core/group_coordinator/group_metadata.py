@@ -21,11 +21,12 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: Maximum number of ids of deleted topics that a group keeps.
+#: Maximum number of ids of deleted topics that a group keeps. At this number, the oldest id is removed for a new one.
 MAX_DELETED_TOPICS = 1_000
-#: How long the id of a deleted topic is kept, in ms. Clients cache metadata for a shorter time. After this time the id
-#: counts as that of a new topic. This is needed for brokers without topic ids: their ids are derived from topic names,
-#: so the next topic of the same name has the same id. Kafka never reuses its own ids.
+#: How long heartbeats with the id of a deleted topic are ignored, in ms. Clients cache metadata for a shorter time.
+#: After this time the id counts as that of a new topic. This matters only for brokers without topic ids, because Kafka
+#: never reuses an id. For these brokers, ids are derived from topic names, so a new topic of the same name has the same
+#: id.
 DELETED_TOPIC_MS = 600_000
 
 
@@ -49,7 +50,8 @@ class GroupMetadata:
         configs: The config values that requests have set, by config name. They are kept when the group is deleted.
         deleted_topics: The time at which the deletion of a topic was reported, by topic id. The newest entry is last.
         assignor: The name of the assignor that ran last, or "" before the first run.
-        assignment_timestamp_ms: The time of the assignor's last run, or None if that run had nothing to assign.
+        assignment_timestamp_ms: The time of the assignor's last run. None if the next run need not wait for the
+            assignment interval, for example because the last run had nothing to assign.
         departed: The ids of the members that left since the assignor's last run.
         static_members: The member id of each static member, by group instance id (KIP-345).
         initializing_since_ms: The time at which the assignor began to wait for share-partitions to be initialized, or
@@ -93,7 +95,7 @@ class GroupMetadata:
         )
 
     def topic_ids(self) -> dict[str, str]:
-        """Return the current topic id of each topic name."""
+        """Return the current topic id of each topic name, without topics whose share-partitions are all DELETING."""
         known: dict[str, str] = {}
         for topic_id, records in self.share_partitions.items():
             living = next((r for r in records.values() if r.status is not SharePartitionStatus.DELETING), None)

@@ -14,11 +14,11 @@ Soft records change only the operator's state and are not written to tables:
 from enum import Enum
 from typing import NamedTuple
 
-#: `start_offset` of the share-partitions of a topic that is new to the group. share.auto.offset.reset determines the
-#: actual offset.
+#: The `start_offset` of a share-partition whose actual start offset share.auto.offset.reset determines. An example is a
+#: share-partition of a topic that is new to the group.
 BY_AUTO_OFFSET_RESET = -1
-#: Start offset of a partition that was added to a topic after the group began to read the topic. All records of this
-#: partition are new.
+#: The `start_offset` of a partition that was added to a topic after the group began to read the topic. All records of
+#: such a partition are new.
 FROM_THE_BEGINNING = 0
 
 
@@ -51,7 +51,7 @@ Assignment = tuple[TopicPartitions, ...]
 
 
 class ShareGroupRecord(NamedTuple):
-    """A row of `share_groups`. `assignment_epoch` is the group epoch of the current target assignments.
+    """A row of `share_groups`. `assignment_epoch` is the group epoch for which the targets were computed.
 
     A dead group keeps its row until all its share-partitions are deleted. A tombstone then removes the row.
     """
@@ -137,7 +137,7 @@ class SessionRecord(NamedTuple):
     """A member's session deadline, in milliseconds since the epoch. It is a soft record: no table stores it.
 
     `reply_to` identifies the requester that receives the deadline: the member itself, or its gateway. `others_until_ms`
-    is the member's latest deadline that a different gateway has received, or 0 if there is none.
+    is the latest deadline of the member that any other gateway has received, or 0 if there is none.
     """
 
     member_id: str
@@ -156,8 +156,8 @@ class TargetAssignmentRecord(NamedTuple):
 class TargetAssignmentMetadataRecord(NamedTuple):
     """The last run of the assignor. It is a soft record: no table stores it.
 
-    `assignor` is the assignor's name. `assignment_timestamp_ms` is the time of the run, or None if it had nothing to
-    assign.
+    `assignor` is the assignor's name. `assignment_timestamp_ms` is the time of the run. It is None if the next run need
+    not wait for the assignment interval, for example because this run had nothing to assign.
     """
 
     assignor: str

@@ -21,12 +21,12 @@ from sharegroup.core.group_coordinator.target_assignment import compute_targets
 def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
     """Return the group that its rows describe, with a new session for each member.
 
-    `rows` must include the last row of each key; tombstones are optional.
+    `rows` must include the last row of each key. Tombstones may be left out.
 
-    The tables are not committed together. If a job stopped between two commits, a member may have a higher epoch than
-    its group, for example. In this case the group starts with a group epoch above all stored epochs, because epochs
-    must never decrease. The assignment epoch stays lower, so the assignor runs again, and members get its result with a
-    new epoch.
+    The tables are not committed together. If a job stopped between two commits, the rows may be inconsistent: for
+    example, a member may have a higher epoch than its group. In this case the group starts with a group epoch above all
+    stored epochs, because epochs must never decrease. The assignment epoch stays lower, so the assignor runs again, and
+    members get its result with a new epoch.
 
     Target assignments are not stored. The assignor computes them again from the assignments that members received. If
     every member had received its target, nothing changes. Otherwise as little as possible changes. The time of the last
@@ -72,7 +72,7 @@ def _newest_epoch(group: GroupMetadata) -> int:
 def _has_unreachable_target(group: GroupMetadata) -> bool:
     """Return whether any member has another assignment than its target, although its epoch is the assignment epoch.
 
-    It would never receive its target, because a member receives a new assignment only with a new epoch.
+    Such a member would never receive its target, because a member receives a new assignment only with a new epoch.
     """
     return any(
         member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]

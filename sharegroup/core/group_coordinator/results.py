@@ -14,8 +14,9 @@ from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 class ReleaseMember(NamedTuple):
     """A request to release the records of a departed member in every initialized share-partition of the group.
 
-    The share-partitions of its last assignment do not suffice, because it may hold records of an earlier assignment. If
-    the records must stay locked until their locks expire, `topics` is empty. Gateways are notified in both cases.
+    `topics` has all these share-partitions, because the member may hold records of an earlier assignment. If its
+    records must stay locked until their locks expire, `topics` is empty. Gateways are notified of the departure in both
+    cases.
     """
 
     group_id: str
@@ -25,7 +26,7 @@ class ReleaseMember(NamedTuple):
 
 
 class FenceMember(NamedTuple):
-    """A request to reject a member's earlier processes in every initialized share-partition of the group.
+    """A request to reject requests of a member's earlier processes in every initialized share-partition of the group.
 
     `incarnation_id` identifies the current process, whose join was appended at `joined_ms`.
     """
@@ -70,5 +71,5 @@ def response_header(request: HeartbeatRequest | AdministratorRequest) -> tuple[s
 
 
 def rejection(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
-    """Return a result that has only an error response."""
+    """Return the result of a rejected request. It contains only the error response."""
     return CoordinatorResult(response=reject_share_group_request(row_values(request), error.code, error.message))

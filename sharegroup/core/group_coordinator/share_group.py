@@ -23,10 +23,10 @@ it may acknowledge them.
                                     and sends the notice `initialized`
 
 Sessions. `expire` is due at `next_deadline_ms`. `heartbeat` does not expire members, because after a pause of the job
-the heartbeats of all members are waiting in the request topic. The caller therefore calls `expire` after the requests
-of its batch. If a member's heartbeat is read after its deadline, but before `expire` is called, the member stays in the
-group. A static member (`static_membership`) has its own session timeout, and stays in the group when it leaves for a
-restart.
+the heartbeats of all members are waiting in the request topic. The caller therefore calls `expire` after it has handled
+all requests of a micro-batch. If a member's heartbeat is read after its deadline, but before `expire` is called, the
+member stays in the group. A static member (`static_membership`) has its own session timeout, and stays in the group
+when it leaves for a restart.
 
 Departures. If a member leaves or times out, the result contains a `ReleaseMember`, which makes the member's acquired
 records available. There is one exception: if the member leaves through one gateway while another gateway may rely on
@@ -192,7 +192,7 @@ class ShareGroup:
             return rejection(request, error)
 
     def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
-        """Handle an administrator's request for the group's offsets, configs or members, or for its deletion.
+        """Handle an administrator's request for the group's offsets, configs or members, or to delete the group.
 
         `job` is the job's configuration. `append_ms` is the append time of the request. A rejected request gets a
         response with an error code: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG or
@@ -301,7 +301,7 @@ class ShareGroup:
         return CoordinatorResult((member._replace(incarnation_id=NO_INCARNATION),), (session,), left)
 
     def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
-        """Return the member that sent the request, without a check of its epoch.
+        """Return the member that sent the request. The epoch in the request is not checked.
 
         Raises RequestError if there is no such member, if the request has another instance id, or if it comes from an
         earlier process of the member.
@@ -466,7 +466,7 @@ def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
 
 
 def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
-    """Return the member with its target assignment as assignment and the group's assignment epoch as epoch."""
+    """Return the member after its move to the assignment epoch: with this epoch and with its target assignment."""
     return member._replace(
         member_epoch=group.assignment_epoch,
         previous_member_epoch=member.member_epoch,

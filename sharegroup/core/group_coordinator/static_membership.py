@@ -11,10 +11,10 @@
 member id and send incarnation ids, the requests of the process that joined first are rejected. Without incarnation ids,
 the two processes cannot be distinguished, as in Kafka.
 
-The first text of the KIP defines two error codes whose numbers have other meanings today. Both are therefore sent as
+The first version of KIP-345 defines two error codes whose numbers have other meanings today. Both are therefore sent as
 FENCED_INSTANCE_ID, with the name of the original code in the message. MEMBER_ID_MISMATCH means that the member id does
-not belong to the instance id. DUPLICATE_STATIC_MEMBER here means that a new instance id comes with the member id of
-another member, because members generate their own ids today (KIP-1082).
+not belong to the instance id. DUPLICATE_STATIC_MEMBER means here that a request has a new instance id, but the member
+id of another member. This can happen because members generate their own ids today (KIP-1082).
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def resolve_member_id(group: GroupMetadata, request: HeartbeatRequest, is_join: 
 def check_identity(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> None:
     """Raise RequestError (FENCED_INSTANCE_ID) if the request has another instance id than the member."""
     if member.group_instance_id != request.group_instance_id:
-        message = f"Member {member.member_id} is not the member of group instance id {request.group_instance_id}."
+        message = f"Member {member.member_id} does not belong to group instance id {request.group_instance_id}."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 

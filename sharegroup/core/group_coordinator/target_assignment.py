@@ -79,8 +79,8 @@ def compute_targets(
 ) -> dict[str, Assignment]:
     """Run the assignor, and return the target assignment of each member.
 
-    `current` are the assignments that the assignor tries to keep. A target lists topics in ascending order
-    of their names, and leaves out topics without an initialized share-partition.
+    `current` has the assignments that the assignor tries to keep, by member id. A target lists topics in ascending
+    order of their names, and leaves out topics without an initialized share-partition.
     """
     assignable = group.assignable_topics()
     topic_ids = {

@@ -23,7 +23,10 @@ from sharegroup.protocol.rows.lease_requests import decode_renewal
 
 
 class GatewayLeases(UnkeyedRequests):
-    """The operator of request rows without a share-partition. It extends gateway leases and rejects all other rows."""
+    """The operator that extends the leases of gateways. A renewal is a request row that names no share-partition.
+
+    All other request rows that name no share-partition are rejected.
+    """
 
     def _refuse(self, request: RequestRow, output: Output) -> None:
         renewal = decode_renewal(request.value)

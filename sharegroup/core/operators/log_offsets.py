@@ -13,9 +13,9 @@ class PartitionLog(NamedTuple):
         has_topic_id: Whether the broker assigns topic ids. Without topic ids, the job detects that a topic was deleted
             and created again only if its log ends below known offsets.
         leader_epoch: The epoch of the partition leader that responded, or -1 if unknown.
-        epoch_start: The first offset that was written by leaders elected since the source last read the offsets, or
-            None if unknown. If it is below the end offset that was read before, an unclean leader election has removed
-            records (KIP-101, KIP-320).
+        epoch_start: The first offset that was written by a leader elected after the source's previous read, or None if
+            unknown. If it is below the end offset of the previous read, an unclean leader election has removed records
+            (KIP-101, KIP-320).
     """
 
     log_start_offset: int

@@ -24,7 +24,7 @@ class Output:
         now_ms: The time of the micro-batch.
         tables: The new rows of each table, by table name (JSON objects without the columns that the writer adds).
         responses: Response rows.
-        requests: Request rows for the other operator, as (key, value) texts.
+        requests: Request rows for the operator of the other streaming query, as (key, value) texts.
         rejected: (Kafka partition, offset, reason) of request rows that are recorded as invalid.
         notes: Messages for the job's log.
         positions: The next unread offset, by partition of the request topic. Only partitions with rows for this key are
@@ -32,7 +32,8 @@ class Output:
         deadline_ms: The time at which this key needs a tick, or None if it needs none.
         reservers: The gateways that hold reserved offsets in share-partitions of this key.
         leases: The earliest time at which the lease of a gateway can end, by gateway.
-        waiting: The reason why fetches wait, if any. While fetches wait, the source polls the topic's log often.
+        waiting: What the waiting fetches of this key need (`WaitsFor`). Unless it is NOTHING, the source of the
+            streaming query polls the topic's log often.
         windows: Values of `metrics.WindowSizes` for the changed share-partitions, if metrics are enabled.
     """
 
@@ -62,7 +63,7 @@ class Output:
         self.responses.append(to_row(broadcast))
 
     def send_request(self, request: ShareGroupRequest | SharePartitionRequest) -> None:
-        """Append a request row for the other operator."""
+        """Append a request row for the operator of the other streaming query."""
         self.requests.append((request.kafka_key.decode(), request.encode().decode()))
 
     def record_invalid(self, row: RequestRow, reason: str) -> None:

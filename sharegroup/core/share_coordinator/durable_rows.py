@@ -1,6 +1,6 @@
 """Build rows of the tables `share_group_state` and `delivery_log`. Times in rows are microseconds since the epoch.
 
-The rows lack the columns that the table writer adds.
+The table writer adds the other columns of the tables.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,10 @@ _RECORD_TYPES = {
 
 
 def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    """Return the `share_group_state` row of a record, without the key columns. `end_offset` is the window's end."""
+    """Return the `share_group_state` row of a record, without the columns of its key.
+
+    `end_offset` is the end of the share-partition's in-flight window, exclusive, or -1 for a tombstone.
+    """
     return {
         "record_type": _RECORD_TYPES[record.kind],
         "snapshot_epoch": record.snapshot_epoch,
@@ -50,10 +53,10 @@ def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
 
 
 def delivery_log_rows(key: SharePartitionKey, transitions: Iterable[Transition]) -> list[dict[str, Any]]:
-    """Return the `delivery_log` rows of transitions.
+    """Return the `delivery_log` rows of transitions of the share-partition `key`.
 
-    Reserving a record for a gateway and ending the reservation are not deliveries, so they have no rows. Assigning a
-    reserved record to a member is logged like a fetch of an AVAILABLE record.
+    Reserving a record for a gateway and ending the reservation are not deliveries, so they have no rows. The assignment
+    of a record to a member is logged like a fetch of an AVAILABLE record.
     """
     return [
         delivery_log_row(key, _as_fetch(transition) if transition.cause is Cause.ASSIGN else transition)

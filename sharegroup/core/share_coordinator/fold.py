@@ -1,8 +1,8 @@
 """Computation of the state of each share-partition from the records in the `share_group_state` table.
 
-Records must be in commit order. The rules are those of `share_group_offset`. To save time, the batches of a
-share-partition are combined once at the end, not once per record. The result is the same, because batches below the
-start offset are dropped and the start offset never decreases between two snapshots.
+Records must be in commit order. The rules for each record are those of `share_group_offset`. To save time, the batches
+of a share-partition are combined once at the end, not once per record. The result is the same, because batches below
+the start offset are dropped and the start offset never decreases between two snapshots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,12 +24,14 @@ def fold_records(
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Return the state of each share-partition after `records` (oldest first). Deleted share-partitions are left out.
 
-    `before` are the states after earlier records. A share-partition without new records keeps its state.
+    `before` has the states after earlier records. A share-partition without new records keeps its state. If batches
+    overlap, `precedence` decides which of them is effective.
 
     A snapshot replaces the state, an update changes the fields that are not -1, and a tombstone deletes the state. A
     record with a lower snapshot epoch than the state is ignored. An update without a snapshot is also ignored, because
     it can only belong to a share-partition that was deleted since (KIP-932, DeleteShareGroupState). ACQUIRED batches
-    keep their member and lock deadline. Records contain no time, so `now_ms` becomes the `last_snapshot_ms` of a state.
+    keep their member and lock deadline. Records contain no time, so `last_snapshot_ms` is set to `now_ms` for a
+    snapshot.
     """
     headers: dict[SharePartitionKey, ShareGroupOffsetHeader] = {key: state.header for key, state in before.items()}
     batches: dict[SharePartitionKey, list[StateBatch]] = {}

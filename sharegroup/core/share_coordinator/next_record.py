@@ -10,7 +10,8 @@ The first record of a state is a snapshot. It is followed by at most `updates_pe
 with the next epoch, and so on. If `updates_per_snapshot` is 0, every record is a snapshot. In an update, a header field
 that did not change is -1.
 
-The new values result from the written values and the recorded ones (those of the header), as in Kafka 4.4:
+The new values depend on the written values and on the recorded values, which are those of the header. The rules are
+those of Kafka 4.4:
 
     written start offset    new start offset    new delivery complete count
     above the recorded      the written         the written
@@ -60,10 +61,11 @@ class _Values(NamedTuple):
 def initial_record(
     key: SharePartitionKey, header: ShareGroupOffsetHeader | None, state_epoch: int, start_offset: int
 ) -> ShareGroupStateRecord:
-    """Return the snapshot that initializes a share-partition (InitializeShareGroupState), whatever its state is.
+    """Return the snapshot that initializes a share-partition (InitializeShareGroupState).
 
-    `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
-    epoch, FENCED_STATE_EPOCH for a state epoch below the recorded one. The recorded epoch itself is accepted.
+    The snapshot replaces any existing state. `header` is the header of the existing state, or None if there is none.
+    Raises RequestError: INVALID_REQUEST for a negative state epoch, FENCED_STATE_EPOCH for a state epoch below the
+    recorded one. A state epoch equal to the recorded one is accepted.
     """
     _check_not_negative("state epoch", state_epoch)
     if header is not None:
@@ -112,13 +114,13 @@ def _check_not_negative(name: str, epoch: int) -> None:
 
 def _check_leader_epoch(header: ShareGroupOffsetHeader, leader_epoch: int) -> None:
     if leader_epoch < header.leader_epoch_fence:
-        message = f"leader epoch {leader_epoch} is below the recorded {header.leader_epoch_fence}"
+        message = f"leader epoch {leader_epoch} is below the recorded leader epoch {header.leader_epoch_fence}"
         raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, message)
 
 
 def _check_state_epoch(header: ShareGroupOffsetHeader, state_epoch: int) -> None:
     if state_epoch < header.state_epoch:
-        message = f"state epoch {state_epoch} is below the recorded {header.state_epoch}"
+        message = f"state epoch {state_epoch} is below the recorded state epoch {header.state_epoch}"
         raise RequestError(ErrorCode.FENCED_STATE_EPOCH, message)
 
 

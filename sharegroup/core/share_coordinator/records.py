@@ -28,8 +28,8 @@ class ShareGroupStateRecord(NamedTuple):
         kind: Snapshot, update or tombstone.
         key: The share-partition.
         snapshot_epoch: Counts the snapshots of the share-partition from 0. An update has the epoch of its snapshot.
-        state_epoch: The group epoch of the initialization. Always -1 in an update, because only an initialization
-            changes it.
+        state_epoch: The group epoch at which the share-partition was initialized. Always -1 in an update, because only
+            an initialization changes it.
         leader_epoch: The epoch of the leader that wrote the record.
         start_offset: The first offset that is not finished.
         delivery_complete_count: The number of finished records at or above `start_offset`, -1 if unknown (KIP-1226).

@@ -35,11 +35,11 @@ REWRITE_INTERVAL_MS = 12 * 3600 * 1000
 
 
 class ShareGroupOffsetHeader(NamedTuple):
-    """The state of a share-partition without its batches. The header is immutable, and `dump` converts it to JSON.
+    """The state of a share-partition without its batches. The header is immutable.
 
     Attributes:
         snapshot_epoch: The epoch of the newest snapshot.
-        state_epoch: The group epoch of the initialization.
+        state_epoch: The group epoch at which the share-partition was initialized.
         leader_epoch: The leader epoch of the newest record.
         start_offset: The first offset that is not finished, or -1 if unknown.
         delivery_complete_count: The number of finished records at or above `start_offset`, or -1 if unknown.
@@ -59,7 +59,7 @@ class ShareGroupOffsetHeader(NamedTuple):
 
     @classmethod
     def from_snapshot(cls, snapshot: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """Return the header after the first record of a share-partition.
+        """Return the header after the first record of a share-partition. `now_ms` is stored as `last_snapshot_ms`.
 
         Raises IllegalTransitionError if the record is not a snapshot, because a state starts with its initialization.
         """
@@ -81,9 +81,10 @@ class ShareGroupOffsetHeader(NamedTuple):
         return record.snapshot_epoch < self.snapshot_epoch
 
     def apply_record(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """Return the header after the record. A superseded record changes nothing.
+        """Return the header after the record. For a superseded record, return this header.
 
-        Raises IllegalTransitionError for a tombstone, because it leaves no state.
+        For a snapshot, `now_ms` is stored as `last_snapshot_ms`. Raises IllegalTransitionError for a tombstone, because
+        it leaves no state.
         """
         kind, key, snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, _ = record
         if kind is RecordKind.TOMBSTONE:

@@ -81,8 +81,9 @@ def combine_batches(
 ) -> tuple[StateBatch, ...]:
     """Return the batches as sorted, disjoint batches at or above `start_offset`. Adjacent equal batches are merged.
 
-    `batches` are ordered from old to new and may overlap. A `start_offset` of -1 keeps all offsets. Ranges are
-    inclusive (KIP-932, "Share coordinator records").
+    `batches` are ordered from old to new. If batches overlap, `precedence` decides which of them is effective. A
+    `start_offset` of -1 keeps all offsets. Both offsets of a batch are inclusive (KIP-932, "Share coordinator
+    records").
     """
     given = tuple(batches)
     if _is_disjoint(given):

@@ -86,11 +86,11 @@ def select_portions(
 def _select_from_batch(
     ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
 ) -> Iterator[Portion]:
-    """Yield the ranges that are acquired from one fetch batch of `batch_length` records, at most `room` records.
+    """Yield the ranges to acquire from one fetch batch of `batch_length` records, at most `room` records in total.
 
-    If a record was delivered at least `threshold` times, at most `batch_share` records of the batch are delivered
-    together. The delivery count of the first such record determines this number. If that many records already precede
-    this record, the number is ignored, as in Kafka. `limit` is the delivery count limit.
+    Records that were delivered `threshold` times or more may be bad, so fewer records are delivered together with them.
+    `batch_share` computes this lower maximum from the delivery count of the first such record. If the ranges before
+    that record have already reached it, only `room` applies, as in Kafka. `limit` is the delivery count limit.
     """
     selected = 0
     share: int | None = None

@@ -87,12 +87,14 @@ class InFlight:
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"offsets {known_first}..{known_last} are {record.state.name}"
-                raise IllegalTransitionError(f"{cause.value} transition: {found}, not {from_state.name}")
+                raise IllegalTransitionError(f"{cause.value} transition is illegal: {found}, not {from_state.name}")
             if is_acquired and (not record.delivery_count) is not must_be_reserved:
                 found = f"offsets {known_first}..{known_last} are {'' if record.is_reserved else 'not '}reserved"
-                raise IllegalTransitionError(f"{cause.value} transition: {found}")
+                raise IllegalTransitionError(f"{cause.value} transition is illegal: {found}")
         if known <= last - first and (is_acquired or cause not in _ADDING or first < start_offset):
-            raise IllegalTransitionError(f"{cause.value} transition: offsets {first}..{last} are not all in flight")
+            raise IllegalTransitionError(
+                f"{cause.value} transition is illegal: offsets {first}..{last} are not all in flight"
+            )
 
     def trim_below(self, offset: int) -> None:
         """Remove every record below `offset`."""
@@ -255,8 +257,9 @@ class InFlight:
     def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
         """Return the window for `restore`: a JSON-able list for each piece, and the texts of large pieces, in order.
 
-        A piece has some successive ranges of the window. Its list has a summary, with offsets relative to `base`, and
-        then the piece's content. The content is None if the piece is stored as a text.
+        A piece has some successive ranges of the window. Its list has a summary and then the piece's content. The
+        content is None if the piece is stored as a text. Offsets in the summary are relative to the offset `base`,
+        which keeps the numbers short.
         """
         self._pieces = list(_resized(self._pieces))
         pieces: list[list[Any]] = []

@@ -19,8 +19,8 @@ class Outcome(NamedTuple):
         start_offset: The new start offset after a reset, else None.
         log_start_offset: The new start of the log if it moved, else None.
         log_end_offset: The new end of the log if it moved, else None.
-        lost_locks_over: The locks that end with this outcome and belonged to lost records (below the log start), as
-            (deadline in ms, member). See "Lost records" in `share_partition.py`.
+        lost_locks_over: The locks of lost records that end with this outcome, as (deadline in ms, member). Lost records
+            are those below the log start. See "Lost records" in `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()

@@ -62,4 +62,6 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
 def check_transition(from_state: RecordState, to_state: RecordState, cause: Cause) -> None:
     """Raise IllegalTransitionError unless `TRANSITIONS` allows this transition for `cause`."""
     if cause not in TRANSITIONS.get((from_state, to_state), ()):
-        raise IllegalTransitionError(f"no transition {from_state.name} -> {to_state.name} for cause {cause.value}")
+        raise IllegalTransitionError(
+            f"transition {from_state.name} -> {to_state.name} is illegal for cause {cause.value}"
+        )

@@ -83,8 +83,8 @@ def reserve_ranges(
     """Return the transitions that raise the number of offsets reserved for `reserver` to `records`.
 
     First, offsets of ended reservations are reserved: AVAILABLE offsets at or above `log_end_offset` that are still in
-    the window. Then the offsets of `free` are reserved, which begins at the end of the window. If `free` is None,
-    nothing is reserved. If there are too few offsets, fewer are reserved.
+    the window. Then offsets of `free` are reserved, a range that begins at the end of the window. If there are too few
+    offsets, fewer are reserved. If `free` is None, nothing is reserved.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))

@@ -153,8 +153,8 @@ class SharePartition:
 
         `batches` do not overlap. Offsets below `start_offset` are ignored. Offsets between the batches are holes. An
         ACQUIRED batch keeps its member and lock deadline. An ACQUIRED batch without a member becomes AVAILABLE, because
-        nobody could acknowledge it. Finished records at the head move the start offset. A log start above the start
-        offset takes effect with the first `acquire` or `move_log_start`.
+        nobody could acknowledge it. The start offset moves over finished records at the head. A log start above the
+        start offset takes effect with the first `acquire` or `move_log_start`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
         known = [batch for batch in sorted(batches, key=_first_offset) if batch.last_offset >= start_offset]
@@ -290,7 +290,11 @@ class SharePartition:
         return self._window_size() < config.max_record_locks
 
     def terminal_batches_in(self, first: int, last: int) -> list[StateBatch]:
-        """Return the finished records of first..last. Records below the start offset are returned as ARCHIVED."""
+        """Return the finished records of first..last as state batches.
+
+        Records below the start offset are returned as ARCHIVED with delivery count 0, because their state is not
+        stored.
+        """
         found: list[StateBatch] = []
         if first < self.start_offset:
             found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
@@ -390,7 +394,7 @@ class SharePartition:
         return Outcome(transitions, lost_locks_over=over)
 
     def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
-        """Release `ranges`, which must be ACQUIRED, because their member has left."""
+        """Release the records of `ranges`, because their member has left. All of them must be ACQUIRED."""
         return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class SharePartitionConfig:
-    """The config values for one call. A changed value affects only later calls, never existing locks.
+    """The group configs that one call of a handler uses. A changed value never affects existing locks.
 
     Attributes:
         delivery_count_limit: Maximum number of deliveries of a record (`share.delivery.count.limit`).

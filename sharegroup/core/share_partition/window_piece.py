@@ -160,7 +160,7 @@ class WindowPiece:
         return piece
 
     def split(self, ranges: int) -> Iterator[WindowPiece]:
-        """Yield the same ranges in pieces of at most `ranges` ranges."""
+        """Divide the ranges of this piece into new pieces with at most `ranges` ranges each."""
         firsts, lasts, records = self._open().columns()
         for i in range(0, len(firsts), ranges):
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])

@@ -16,10 +16,10 @@ class BrokerRights:
     """The operations that a client may perform on resources of the brokers.
 
     Attributes:
-        operations: {resource: allowed operations}. No operation is allowed on other resources.
-        listed_groups: the groups that a broker listed for the client. The client may describe these groups.
-        has_group_configs: whether the brokers support configs of groups. If they do not, the rights on the configs of
-            the cluster also apply to group configs.
+        operations: {resource as (type, name): ids of the allowed operations}.
+        listed_groups: the groups that a broker listed for the client. The client may describe these groups too.
+        has_group_configs: whether the brokers support configs of groups. If they do not, a client that may describe or
+            alter the configs of the cluster may do the same with group configs.
     """
 
     operations: Mapping[Key, Collection[int]]

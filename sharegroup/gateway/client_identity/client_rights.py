@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 class ClientBrokers:
-    """Connections to the known brokers. `settings` contains the client's login."""
+    """The brokers in the newest metadata, and connections to them. `settings` contains the client's login."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
@@ -65,11 +65,14 @@ class ClientBrokers:
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
-        """Send a request to one broker. Raises UpstreamUnavailableError if the broker does not respond."""
+        """Send a request to one broker and return its response, an instance of `response`.
+
+        Raises UpstreamUnavailableError if the broker does not respond.
+        """
         return await self._connections.get(node_id).ask(request, response, max_version)
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker. Raises UpstreamUnavailableError if the broker does not respond."""
+        """Return the APIs that a broker supports. Raises UpstreamUnavailableError if the broker does not respond."""
         return await self._connections.get(node_id).features()
 
     def close(self) -> None:
@@ -77,9 +80,9 @@ class ClientBrokers:
 
 
 class ClientRights:
-    """Queries and caches the rights of one user.
+    """The rights of one user at the brokers. They are queried when a request needs them, and are cached.
 
-    `share_groups` returns the names of the share groups, which the brokers cannot list. They are queried if a request
+    `share_groups` returns the ids of the share groups, because the brokers cannot list them. It is called if a request
     requires rights on all groups.
     """
 
@@ -95,11 +98,11 @@ class ClientRights:
 
     @property
     def names(self) -> Collection[Key]:
-        """The resource names whose rights have been queried or will be queried."""
+        """The resources, as (type, name), that the client has named. Their rights are included in each query."""
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Include `names` in the next query. The client has used them with an earlier login.
+        """Include the resources `names` in the next query. The client has named them before its new login.
 
         A share session may continue after a new login, and its later requests do not repeat its topics. Without the
         names of these topics, the client would have no rights on them.
@@ -109,7 +112,8 @@ class ClientRights:
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
         """Return the client's rights on `named`, the resources of a request, and on all other cached resources.
 
-        If the rights must be queried, the request is sent to broker `node_id` first.
+        If the request may create missing topics, the brokers create them first. Rights that are not in the cache are
+        queried, at broker `node_id` first.
 
         Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
         """
@@ -152,7 +156,7 @@ class ClientRights:
         return all(key in self._known and self._known[key].queried_s > since for key in keys)
 
     async def _query_with_retries(self, node_id: int, keys: Collection[Key]) -> None:
-        """Query the rights on these resources. Retry if a coordinator is moving or a connection has been closed."""
+        """Query the rights on these resources. For up to `PATIENCE_S` seconds, retry after an error."""
         loop = asyncio.get_running_loop()
         queried_s = loop.time()
         while True:
@@ -184,9 +188,9 @@ class ClientRights:
         self._store(dict.fromkeys(keys, ()) | found, queried_s, replaces_topics=_ALL_TOPICS in keys)
 
     def _store(self, found: dict[Key, Collection[int]], queried_s: float, replaces_topics: bool) -> None:
-        """Store the result of a query, and remove old cache entries.
+        """Store the result of a query in the cache, and remove entries that are too old.
 
-        If the query was for all topics (`replaces_topics`), all earlier entries of topics are removed.
+        If `replaces_topics` is True, the query was for all topics, so all earlier entries of topics are removed.
         """
         oldest_s = queried_s - LAST_RESORT_S
         entries = {
@@ -236,10 +240,10 @@ class ClientRights:
         return found
 
     async def _transactions(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
-        """Return the right Describe for each transactional id in `names` that the client may describe.
+        """Return {(type, name): (Describe,)} for the transactional ids in `names` that the client may describe.
 
-        Brokers do not return the rights on transactional ids. This method therefore sends FindCoordinator, which
-        requires Describe.
+        Brokers do not return the rights on transactional ids. This method therefore sends FindCoordinator, for which
+        the brokers require Describe.
         """
         found = await self._coordinators(node_id, names, TRANSACTION_KEY)
         return {
@@ -263,7 +267,7 @@ class ClientRights:
         return frozenset(group.group_id for group in response.groups)
 
     async def _create(self, node_id: int, names: Collection[str]) -> None:
-        """Let the brokers create missing topics, if they allow this for the client."""
+        """Request metadata of topics, so that the brokers create the missing ones if the client is allowed to."""
         request = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
         await self._brokers.ask(node_id, request, MetadataResponse)
 
@@ -273,7 +277,7 @@ def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
 
 
 def _is_allowed(code: int) -> bool:
-    """Return False if a response has an error code. Raises UpstreamUnavailableError if the error is retriable."""
+    """Return whether a response's error code is 0. Raises UpstreamUnavailableError if the error is retriable."""
     if code and for_code(code).retriable:
         raise UpstreamUnavailableError(f"a broker could not return the rights of a client: {error_name(code)}")
     return not code

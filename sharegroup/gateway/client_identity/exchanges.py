@@ -1,6 +1,7 @@
 """SASL exchanges that the brokers verify: the gateway logs in at the brokers with the client's credentials.
 
-Only mechanisms with a single client message are supported. Only the function `log_in`, which is passed in, does I/O.
+Only mechanisms whose client sends a single message are supported. Only the function `log_in`, which is passed to
+`ForwardedExchange`, does I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,16 +49,15 @@ def user_of_password(message: str) -> str:
     if len(rest) != 2 or not rest[0]:
         raise LoginRejectedError(_REJECTED, _MALFORMED)
     if authorization_id not in ("", rest[0]):
-        raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
+        raise LoginRejectedError(_REJECTED, "the authorization id differs from the user name")
     return rest[0]
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Return the user name in a token, that is, the value of the claim with the name `claim`.
+    """Return the user name in the token of an OAUTHBEARER message: the value of the claim with the name `claim`.
 
-    This function does not verify the token; the brokers do.
-
-    Raises LoginRejectedError if the message is malformed, or if the token is not a JWT or lacks the claim.
+    This function does not verify the token, because the brokers do. Raises LoginRejectedError if the message is
+    malformed, or if the token is not a JWT or lacks the claim.
     """
     _, token = parse_message(message)
     try:
@@ -70,7 +70,8 @@ def user_of_token(claim: str, message: str) -> str:
     return user
 
 
-#: {SASL mechanism: function that returns the user name}. The arguments are the name of the claim and the message.
+#: {SASL mechanism: function that returns the user name in a message}. The function's arguments are the name of the
+#: token claim that contains the user name (not used by PLAIN), and the message.
 FORWARDED_MECHANISMS: Mapping[str, Callable[[str, str], str]] = {
     PLAIN: lambda _, message: user_of_password(message),
     OAUTHBEARER: user_of_token,

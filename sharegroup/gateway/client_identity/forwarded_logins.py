@@ -46,15 +46,17 @@ def check_settings(config: Config) -> None:
     wrong = [name for name in gateway.sasl_mechanisms if name not in FORWARDED_MECHANISMS]
     problems += [f"remove {name} from gateway.sasl.enabled.mechanisms; it cannot be forwarded" for name in wrong]
     if problems:
-        raise InvalidConfigError("gateway", [f"gateway.upstream.identity is client: {problem}" for problem in problems])
+        raise InvalidConfigError(
+            "gateway", [f"gateway.upstream.identity=client cannot be used: {problem}" for problem in problems]
+        )
 
 
 class ForwardedLogins:
     """The logins at the brokers and the cached rights of all clients.
 
-    `settings` are kafka-python's settings with the gateway's login, which is replaced by the login of each client.
-    `share_groups` returns the names of the share groups, because the brokers cannot list them. The constructor raises
-    InvalidConfigError as `check_settings` does.
+    `settings` are kafka-python's settings with the gateway's login. For each client, they are copied with the client's
+    login instead. `share_groups` returns the ids of the share groups, because the brokers cannot list them. The
+    constructor calls `check_settings`, which may raise InvalidConfigError.
     """
 
     def __init__(
@@ -72,11 +74,14 @@ class ForwardedLogins:
         self._users: dict[ForwardedLogin, tuple[ClientRights, int]] = {}
 
     def new_client(self, node_id: int) -> ClientIdentity:
-        """Return the identity of a new client connection to the port of broker `node_id`."""
+        """Return the identity of a new client connection to the gateway's port for broker `node_id`."""
         return ClientIdentity(self, node_id)
 
     def create_mechanisms(self, log_in: Callable[[ForwardedLogin], int | None]) -> Mechanisms:
-        """Return the enabled SASL mechanisms, which verify a client's credentials with `log_in`."""
+        """Return {enabled SASL mechanism: function that creates an exchange}.
+
+        The exchanges verify the credentials of a client with `log_in`.
+        """
         enabled: Sequence[str] = self._gateway.sasl_mechanisms or tuple(FORWARDED_MECHANISMS)
         claim = self._gateway.token_claim
         return {
@@ -90,7 +95,7 @@ class ForwardedLogins:
         return {**self._settings, FORWARDED_LOGIN: login}
 
     async def try_login(self, login: ForwardedLogin, node_id: int) -> int | None:
-        """Log in at broker `node_id`, or at another broker if broker `node_id` is unavailable.
+        """Verify a login: log in at broker `node_id`, or at another broker if that one is unavailable.
 
         Returns the end of the session in ms since the epoch, or None if the session never expires. Raises
         LoginRejectedError if a broker rejects the login, and UpstreamUnavailableError if no broker is available.
@@ -125,7 +130,10 @@ class ForwardedLogins:
         return rights
 
     def release_rights(self, login: ForwardedLogin) -> None:
-        """Release the rights object of a login, because a connection is closed or has changed its login."""
+        """Release the rights object of a login, because a connection is closed or has changed its login.
+
+        When all callers of `acquire_rights` have released the object, it is closed.
+        """
         rights, count = self._users.pop(login)
         if count > 1:
             self._users[login] = rights, count - 1
@@ -134,7 +142,7 @@ class ForwardedLogins:
 
 
 class ClientIdentity:
-    """The client's own identity at the brokers, for one client connection."""
+    """The identity of one client connection at the brokers: the client's own login and rights."""
 
     def __init__(self, shared: ForwardedLogins, node_id: int) -> None:
         self._shared, self._node_id = shared, node_id
@@ -149,9 +157,10 @@ class ClientIdentity:
         return None if self._login is None else self._shared.settings_for(self._login)
 
     async def get_rights(self, body: Any, version: int) -> BrokerRights:
-        """Return the client's rights on the resources of a request.
+        """Return the client's rights on the resources of a request. Before the login, the client has no rights.
 
-        Raises UpstreamUnavailableError if the brokers do not return the rights.
+        `body` is the request, and `version` is the version of its API. If the request may create missing topics, the
+        brokers create them first. Raises UpstreamUnavailableError if the brokers do not return the rights.
         """
         if self._rights is None:
             return BrokerRights({})
@@ -173,9 +182,9 @@ class ClientIdentity:
             self._login = self._rights = None
 
     def _log_in(self, login: ForwardedLogin) -> int | None:
-        """Log in at the brokers on the event loop, and block until there is a result, which `try_login` describes.
+        """Log in at the brokers on the event loop, block until this is done, and return the result of `try_login`.
 
-        Must be called on a login thread.
+        Must be called on a login thread, because the event loop must not block.
         """
         return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
 

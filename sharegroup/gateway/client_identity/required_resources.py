@@ -39,7 +39,10 @@ class RequiredResources:
 
 
 def resources_of(body: Any, version: int) -> RequiredResources:
-    """Return the resources on which a request requires rights. The result is empty if it requires no rights."""
+    """Return the resources on which a request requires rights. The result is empty if the request requires no rights.
+
+    `body` is the request, and `version` is the version of its API.
+    """
     found = _RESOURCES_OF.get(type(body))
     return RequiredResources() if found is None else found(body, version)
 

@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 #: A client is disconnected if it has responses to read and has read nothing for this long.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
-#: At least this many bytes of a large request must arrive within `gateway.request.stall.timeout.ms`.
+#: A client is disconnected if less than this part of a large request arrives in `gateway.request.stall.timeout.ms`.
 PROGRESS_BYTES = 65_536
 
 
 class ClientConnection(FrameProtocol):
-    """Reads a client's requests and writes the responses.
+    """The connection of one client. Reads the client's requests and writes the responses.
 
     `node_id` is the upstream broker whose port the client used. `is_standby` is True if the client used the standby
     port, which is for clients whose own gateway has failed.
@@ -53,9 +53,9 @@ class ClientConnection(FrameProtocol):
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def register(self, transport: asyncio.Transport) -> bool:
-        """Register the client before any TLS handshake.
+        """Add this connection to `Connections`, before the TLS handshake if there is one. Return True.
 
-        If a limit rejects it, close the connection and return False.
+        If a connection limit rejects the client, close the connection and return False.
         """
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
@@ -65,7 +65,7 @@ class ClientConnection(FrameProtocol):
         return False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start serving the client; asyncio calls this after any TLS handshake."""
+        """Start serving the client. asyncio calls this method after the TLS handshake, if there is one."""
         transport = cast(asyncio.Transport, transport)
         if self.transport is None and not self.register(transport):
             return
@@ -85,41 +85,44 @@ class ClientConnection(FrameProtocol):
         self._connections.remove(self)
 
     def frame_received(self, frame: memoryview) -> None:
-        """Queue a request."""
+        """Queue a received frame, which is one request, until `RequestLoop` handles it."""
         self._last_request = self._loop.time()
         self._requests.enqueue(frame)
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
         """Return an error message if a request of `size` bytes is too long, else None.
 
-        `head` contains the first bytes of the request.
+        The limit depends on the API key, which is in `head`, the first bytes of the request.
         """
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Stop reading the body of a large request until there is memory for it (`WaitingFrames.begin_request`)."""
+        """If a request is large, stop reading its body until there is memory for it (`WaitingFrames.begin_request`)."""
         self._progress = None
         self._requests.begin_request(size)
 
     def frame_error(self, problem: str) -> None:
-        """Disconnect a client that sent something other than a Kafka request."""
+        """Disconnect the client, because it sent a request that is too long, or something other than a request."""
         self._disconnect(MalformedRequestError(problem))
 
     def pause_writing(self) -> None:
-        """Start the timer for unread responses; asyncio calls this when the write buffer is full."""
+        """Start the timer for unread responses. asyncio calls this method when the write buffer is full."""
         super().pause_writing()
         self._stop_unread_timer()
         self._unread_timer = self._loop.call_soon(self._expect_reading)  # after the rest of the response is written
 
     def resume_writing(self) -> None:
-        """Stop the timer for unread responses."""
+        """Stop the timer for unread responses. asyncio calls this method when the write buffer has room again."""
         super().resume_writing()
         self._stop_unread_timer()
 
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection as soon as all requests are answered and `may_close(connection_id)` returns True."""
+        """Close the connection when all requests have been answered and `may_close(connection_id)` returns True.
+
+        `may_close` is called as soon as the requests have been answered, and again after each further request.
+        """
         self._requests.drain(partial(may_close, self.connection_id))
 
     def close(self) -> None:
@@ -131,14 +134,18 @@ class ClientConnection(FrameProtocol):
         """Return whether the client must be disconnected because of a timeout.
 
         There are timeouts for the login or first request, for idle clients, and for a large request that has stopped
-        arriving. `now` is the event loop's time in seconds.
+        arriving. The method also records how much of a large request has arrived, so it must be called regularly.
+        `now` is the event loop's time in seconds.
         """
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
         return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
 
     def _is_stalled(self, now: float) -> bool:
-        """Return whether a large request has stopped arriving. Such a request holds a share of the memory budget."""
+        """Return whether a large request has stopped arriving, and record its progress.
+
+        Only a request that holds a share of the memory budget counts as large.
+        """
         received = self.unfinished_bytes if self._requests.has_share else None
         if received is None:
             self._progress = None

@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class FairTurns(Generic[T]):
-    """The waiting items by address. When `pop_first` removes an item, its address moves to the end of the order."""
+    """A queue of items, each of which belongs to a client address. The addresses are served in turn.
+
+    When `pop_first` removes an item, its address moves to the end of the order.
+    """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
@@ -31,12 +34,12 @@ class FairTurns(Generic[T]):
             del self._waiting[address]
 
     def first_items(self) -> Iterator[tuple[str, T]]:
-        """Yield (address, its first item) for each address, in the order in which the addresses are served."""
+        """Yield (address, first item of the address), in the order in which the addresses are served."""
         for address, items in self._waiting.items():
             yield address, items[0]
 
     def pop_first(self, may: Callable[[str, T], bool]) -> T | None:
-        """Remove and return the next item for which `may(address, item)` is True; None if there is none.
+        """Remove and return the next item for which `may(address, item)` is True. Return None if there is none.
 
         Only the first item of each address is considered.
         """

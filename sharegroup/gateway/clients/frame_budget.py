@@ -6,10 +6,11 @@ request, and is released when the request has been handled. This cannot deadlock
 - A small request needs no share. The number of connections limits the memory of small requests.
 - A connection that holds a share never waits for a second one. If the body of its request stops arriving,
   `ClientConnection.is_idle` ends the connection.
-- If a request is larger than the part of the budget for huge requests, it is read when no other request holds a share.
+- If a request is larger than the part of the budget for huge requests, it waits until no other request holds a share.
 
-One eighth of the budget is reserved for ordinary requests. Huge requests that arrive slowly therefore cannot block
-producers. Client addresses with huge requests get shares in turn. Ordinary requests may overtake huge requests.
+A large request is huge if it is longer than `ORDINARY_BYTES`, otherwise it is ordinary. One eighth of the budget is
+reserved for ordinary requests. Huge requests that arrive slowly therefore cannot block producers. Client addresses with
+huge requests get shares in turn. Ordinary requests may overtake huge requests.
 
     |<------------------------ total ------------------------>|
     |<------- huge or ordinary ------->|<-- ordinary only --->|
@@ -22,7 +23,7 @@ from sharegroup.gateway.clients.fair_turns import FairTurns
 
 #: Requests up to this size are small. They are read without a share of the budget.
 SMALL_BYTES = 65_536
-#: Requests up to this size are ordinary, larger ones are huge. This is the default of producers' `max.request.size`.
+#: Larger requests are huge. This value is the default of producers' `max.request.size`.
 ORDINARY_BYTES = 1_048_576
 _RESERVED_PART = 8
 
@@ -55,7 +56,10 @@ class FrameBudget:
         return len(self._waiting)
 
     async def acquire(self, address: str, size: int) -> None:
-        """Wait for a share of `size` bytes. The caller must release the share, unless this call was cancelled."""
+        """Wait for a share of `size` bytes for a request from the client `address`.
+
+        The caller must call `release` with the same size, unless this call was cancelled.
+        """
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
         self._assign_shares()

@@ -33,8 +33,8 @@ from sharegroup.security.entry_file import read_entries
 DEFAULT = "<default>"
 #: The prefix of `Caller.principal`, and the name in the principal of a client without a login.
 _USER, _NOBODY = "User:", "ANONYMOUS"
-#: The longest throttle time. A longer throttle time could delay the heartbeats of a member too much. The remaining time
-#: is added to the throttle times of later requests.
+#: The longest throttle time. A longer one could delay the heartbeats of a member too much. The client waits for the
+#: remaining time after its later requests.
 MAX_THROTTLE_MS = 15_000
 #: If there are more token buckets than this, full ones are deleted. A full bucket does not differ from a new one.
 MAX_BUCKETS = 10_000
@@ -64,14 +64,20 @@ class QuotaEntry(BaseModel):
 
 
 class _Entity(NamedTuple):
-    """The clients that share a quota. A user of None matches any user, and a client id of None any client id."""
+    """The key of a quota entry, or a group of clients that share a rate.
+
+    None as `user` means any user. None as `client_id` means any client id.
+    """
 
     user: str | None
     client_id: str | None
 
 
 class Quotas:
-    """The quotas, and their current usage. A rate of 0 means no limit."""
+    """The quotas of all clients, and their current usage.
+
+    `consumer_byte_rate` and `request_rate` apply to clients for which no entry sets this rate. 0 means no limit.
+    """
 
     def __init__(
         self, entries: Iterable[QuotaEntry] = (), *, consumer_byte_rate: float = 0.0, request_rate: float = 0.0
@@ -82,7 +88,10 @@ class Quotas:
         self._buckets: dict[tuple[Rate, _Entity], tuple[TokenBucket, float]] = {}
 
     def record_request(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
-        """Record a request whose response has `fetched_bytes` of fetched data. Return the throttle time in ms."""
+        """Record the usage of one request, and return the throttle time of its response in ms.
+
+        `fetched_bytes` is the size of a ShareFetch response, and 0 for other APIs.
+        """
         if self._is_off:
             return 0
         user, client_id = principal.removeprefix(_USER), shorten_name(client_id)
@@ -116,8 +125,8 @@ class Quotas:
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
     """Yield (key of a quota entry, clients that share its rate) for each entry that may apply to a client.
 
-    The order is Kafka's precedence: the first entry that exists applies. For example, the entry for `<default>` users
-    gives each user a rate of its own, which all clients of the user share.
+    The order is Kafka's precedence: the first existing entry that sets the rate applies. For example, the entry for
+    `<default>` users gives each user a rate of its own, which all clients of the user share.
     """
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both
@@ -131,7 +140,7 @@ def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
 
 
 def load_quotas(path: str) -> list[QuotaEntry]:
-    """Read the quota file. Raises InvalidConfigError if it cannot be read or is not valid."""
+    """Read the quota file and return its entries. Raises InvalidConfigError if it cannot be read or is not valid."""
     parsed, problems = read_entries(path, QuotaEntry)
     entities = [(entry.user, entry.client_id) for entry in parsed]
     problems += [

@@ -2,7 +2,7 @@
 
 As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
 forwarded to the upstream broker may be pipelined. The connection is closed if the client sends something other than a
-Kafka request, or a request that it must not send and that has no error response.
+Kafka request. It is also closed after a forbidden request that has no error response, such as one before the login.
 """
 
 import asyncio
@@ -58,10 +58,11 @@ _Response = list[Piece] | _ForwardedResponse
 
 @dataclass(frozen=True)
 class Service:
-    """Objects that all connections share.
+    """The objects that serve requests. All client connections share them.
 
-    `routes` maps API keys to handlers of the gateway. `share_group_routes` does the same, but only for requests whose
-    group is a share group. All other requests are forwarded to the upstream broker.
+    `routes` is {API key: (request class, handler)} of the APIs that the gateway handles itself. The gateway handles
+    the APIs in `share_group_routes` only if the group in the request is a share group. All other requests are forwarded
+    to the upstream broker.
     """
 
     config: GatewayConfig
@@ -75,7 +76,7 @@ class Service:
 
 
 class RequestLoop:
-    """Handles the requests of one client and sends the responses.
+    """The loop that handles the requests of one client and sends the responses.
 
     `link` is the client's connection. `on_failure` is called once, with the error, if an error ends the connection.
     """
@@ -92,7 +93,7 @@ class RequestLoop:
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = self._is_handling = False
         self._may_close: Callable[[], bool] | None = None
-        #: The wait after the current request in ms. It is 0 unless the client has exceeded its quota.
+        #: How long to wait after the current request, in ms. It is 0 unless the client has exceeded its quota.
         self._throttle_ms = 0
         self._limit_requests()
 
@@ -104,7 +105,10 @@ class RequestLoop:
         return self._login.is_authenticated
 
     def start(self, host: str, certificate_principal: str | None) -> None:
-        """Start serving the client. If SASL is disabled, the client is authenticated by its certificate."""
+        """Start serving the client with the IP address `host`.
+
+        If SASL is disabled and the client has a TLS certificate, the client is logged in as `certificate_principal`.
+        """
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_required:
             self._log_in(certificate_principal)
@@ -119,21 +123,23 @@ class RequestLoop:
     def size_problem(self, size: int, head: memoryview) -> str | None:
         """Return an error message if a request of `size` bytes is too long, else None.
 
-        `head` contains the first bytes of the request.
-
-        Before the login, the result is always None, because `max_frame_bytes` of the link is the limit.
+        The limit depends on the API key, which is in `head`, the first bytes of the request. Before the login, the
+        result is always None, because `max_frame_bytes` of the connection limits all requests.
         """
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Stop reading the body of a large request until there is memory for it (`WaitingFrames.begin_request`)."""
+        """If a request is large, stop reading its body until there is memory for it (`WaitingFrames.begin_request`)."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
         self._frames.put(frame)
 
     def drain(self, may_close: Callable[[], bool]) -> None:
-        """Close the connection as soon as all requests are answered and `may_close` returns True."""
+        """Close the connection when all requests have been answered and `may_close` returns True.
+
+        `may_close` is called as soon as the requests have been answered, and again after each further request.
+        """
         self._may_close = may_close
         self._tasks.append(asyncio.ensure_future(self._run(self._close_if_done())))
 
@@ -142,7 +148,7 @@ class RequestLoop:
         self._is_over = True
 
     def close(self) -> None:
-        """Cancel everything in progress after the client has disconnected."""
+        """Cancel everything in progress. Called when the client has disconnected."""
         self._is_over = True
         self._frames.clear()
         self._login.close()
@@ -181,9 +187,10 @@ class RequestLoop:
                 await asyncio.sleep(throttle_ms / 1000)
 
     async def _close_if_done(self) -> None:
-        """Wait until the client has all responses. Then close the connection if `_may_close` returns True.
+        """Wait until all responses have been sent. Then close the connection if `_may_close` returns True.
 
-        Otherwise, or while a request is being handled, the connection stays open until the call after the next request.
+        If it returns False, or if a request is being handled, the connection stays open. `_handle_all` calls this
+        method again after the next request.
         """
         await self._responses.join()
         if self._may_close is not None and not self._is_handling and self._may_close():
@@ -254,7 +261,10 @@ class RequestLoop:
         return encoded
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """Return the encoded response with the client's throttle time. Requests before the login are not throttled."""
+        """Record the request in the client's quotas. Return the encoded response with the throttle time.
+
+        The APIs in `UNLIMITED`, which are those of the login and ApiVersions, are neither recorded nor throttled.
+        """
         encoded = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
             return encoded
@@ -308,7 +318,7 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _close_when_answered(self) -> None:
-        """Close the connection after a failed login, after giving the client time to close it first.
+        """Close the connection after a failed login. Before that, give the client time to close it itself.
 
         If the gateway closed it immediately, kafka-python would assume that the connection was lost, and retry forever.
         """

@@ -1,7 +1,8 @@
 """Maximum sizes of requests by API. A request's size is checked when its first bytes have arrived.
 
 Kafka has one limit for all APIs (`socket.request.max.bytes`), which must be large because of Produce. Requests that the
-gateway handles itself have lower limits. They are always much shorter, and are decoded on the event loop.
+gateway handles itself have lower limits: valid requests are always much shorter, and long ones would block the event
+loop, which decodes them.
 """
 
 import struct
@@ -48,7 +49,7 @@ OWN_REQUEST_BYTES = {
 def size_problem(size: int, head: bytes | memoryview) -> str | None:
     """Return an error message if a request of `size` bytes is too long, else None.
 
-    `head` contains the first bytes of the request, at least its API key.
+    The limit depends on the API key, which is in `head`, the first bytes of the request.
     """
     if len(head) < API_KEY.size:
         return None  # not a request; decoding its header reports that

@@ -17,25 +17,26 @@ READ_BUFFER_BYTES = 16_384
 
 
 class TlsConnection(asyncio.Protocol):
-    """Registers a client and starts its TLS handshake.
+    """The first protocol of an accepted TLS connection: registers the client and starts the TLS handshake.
 
-    If the client exceeds a limit, its connection is closed instead.
+    If a connection limit rejects the client, the connection is closed instead. `_ServerSide` is the protocol from the
+    handshake on.
     """
 
     def __init__(self, client: ClientConnection, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the TLS handshake if the client is within the limits."""
+        """Register the client. If no connection limit rejects it, start the TLS handshake."""
         if self._client.register(cast(asyncio.Transport, transport)):
             tls = _ServerSide(self._client, self._context, self._handshake_timeout_s)
             transport.set_protocol(tls)
             tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify `ClientConnection` that a rejected client's connection has ended.
+        """Notify `ClientConnection` that the connection of a rejected client has ended.
 
-        asyncio does not call this method for other clients, because `_ServerSide` has become their protocol.
+        asyncio calls this method only for rejected clients. For the others, `_ServerSide` has become the protocol.
         """
         self._client.connection_lost(exc)
 
@@ -43,7 +44,8 @@ class TlsConnection(asyncio.Protocol):
 class _ServerSide(SSLProtocol):
     """The server side of a TLS connection.
 
-    At first, `client` uses the accepted transport. After the handshake, it receives the TLS transport.
+    Until the end of the handshake, the transport of `client` is the accepted TCP transport. After it, asyncio passes
+    the TLS transport to `client`.
     """
 
     max_size = READ_BUFFER_BYTES
@@ -60,9 +62,9 @@ class _ServerSide(SSLProtocol):
         self._client, self._accepted = client, client.transport
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Pass the end of the connection to `client` if the handshake was not completed.
+        """If the handshake was not completed, notify `client` that the connection has ended.
 
-        After a completed handshake, asyncio does this itself.
+        A TLS error is also written to the audit log. After a completed handshake, asyncio notifies `client` itself.
         """
         if self._client.transport is self._accepted:
             if isinstance(exc, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""Queue of a client's requests that limits the memory of these requests.
+"""A queue of one client's requests, which limits the memory that these requests use.
 
 The body of a large request is read only after all earlier requests of the connection have been handled. The request
 must also hold a share of the memory budget (`FrameBudget`). Until both conditions are met, the gateway reads nothing
@@ -11,12 +11,16 @@ from collections import deque
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
-#: If this many requests or bytes of a client are waiting, the gateway stops reading from the client.
+#: Maximum number of waiting requests of a client, and maximum of their bytes. When one of them is reached, the gateway
+#: stops reading from the client.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576
 
 
 class WaitingFrames:
-    """The requests of one client, first in, first out. `link` delivers no frames while the queue is full."""
+    """The queue of one client's requests (frames), first in, first out.
+
+    `link` is the client's connection. While the queue is full, the connection reads and delivers no frames.
+    """
 
     def __init__(self, link: FrameProtocol, budget: FrameBudget) -> None:
         self._link, self._budget = link, budget

@@ -12,14 +12,14 @@ _FIRST_ID, _IDS = 2**30, 2**28
 
 
 class Standby(NamedTuple):
-    """The standby port of a gateway. Clients of the neighbouring gateway receive it as one more broker."""
+    """The standby port of a gateway. Clients of another gateway receive it as one more broker, `node_id`."""
 
     node_id: int
     address: GatewayAddress
 
 
 class ClientView(NamedTuple):
-    """The brokers that one client receives.
+    """The broker addresses that one client receives.
 
     Attributes:
         brokers: {id of the upstream broker: address at one of the gateways}.
@@ -34,5 +34,5 @@ class ClientView(NamedTuple):
 
 
 def standby_for(address: GatewayAddress) -> Standby:
-    """Return the standby port at `address`, with its node id. All gateways compute the same id from the address."""
+    """Return the standby port with this address. All gateways compute the same node id from the address."""
     return Standby(_FIRST_ID + zlib.crc32(f"{address.host}:{address.port}".encode()) % _IDS, address)

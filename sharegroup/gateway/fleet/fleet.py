@@ -1,4 +1,4 @@
-"""This gateway and the other gateways of the cluster: announces this one, and decides which addresses clients receive.
+"""The gateways of a cluster: announces this gateway to the others, and decides which addresses its clients receive.
 
 A client of this gateway receives this gateway's addresses, and the standby port of the next gateway as one more broker.
 If this gateway fails, that standby port is the only broker that the client can still reach. The client requests
@@ -38,9 +38,9 @@ class GatewayRows(Protocol):
     """The methods of the job channel that the fleet uses. Gateways append their rows to the jobs' response topics."""
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Append a row of this gateway to the response topics. Return the futures of the appends.
+        """Append a row of this gateway to each response topic. Return the futures of the appends.
 
-        Raises JobUnavailableError if that fails, either immediately or when the futures are awaited.
+        Raises JobUnavailableError if an append fails at once. If it fails later, its future raises the error.
         """
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
@@ -51,7 +51,7 @@ class GatewayRows(Protocol):
 
 
 class Fleet:
-    """Announces this gateway, and chooses the addresses for each client.
+    """The gateways that this gateway knows. Announces this gateway to them, and chooses the addresses for its clients.
 
     `listeners` are this gateway's addresses. `is_reachable` returns whether another gateway accepts connections. `name`
     is the name of this gateway's listener. Gateways with another listener name are ignored, because this gateway's
@@ -80,7 +80,10 @@ class Fleet:
     # -- announcements -------------------------------------------------------------------------------------------------
 
     def upkeep(self) -> None:
-        """Announce this gateway to the others if that is due and the appends of the last announcement have ended."""
+        """Announce this gateway to the others if the next announcement is due.
+
+        Do nothing while appends of the previous announcement are open, or after `leave` has been called.
+        """
         is_due = self._loop.time() - self._announced_s >= ANNOUNCE_S
         if self._is_leaving or not is_due or any(not sent.done() for sent in self._announcing):
             return
@@ -93,7 +96,7 @@ class Fleet:
         """Announce that this gateway stops. From now on, clients receive the next gateway's addresses.
 
         If `stays` returns True for a client's connection id, the client still receives this gateway's addresses. The
-        reason is that librdkafka closes a connection when the broker's address changes. It would then lose those
+        reason is that librdkafka closes a connection when the broker's address changes. It would then lose the
         acknowledgements that it has not sent yet.
         """
         self._is_leaving, self._must_stay = True, stays
@@ -130,8 +133,8 @@ class Fleet:
         """Return the broker addresses for a client.
 
         If the client should move to another gateway, the result contains a standby port that the client has received
-        before or is connected to. Otherwise all returned addresses would be new to the client. If librdkafka then
-        reached none of them, it would reconnect to its bootstrap servers.
+        before or is connected to. Without this port, all returned addresses would be new to the client. If librdkafka
+        then reached none of them, it would reconnect to its bootstrap servers.
         """
         own = self._own()
         if own is None:

@@ -1,4 +1,4 @@
-"""The other gateways according to their announcements, and their order. No clock, no I/O.
+"""The other gateways, as their announcements describe them, and the order of all gateways. No clock, no I/O.
 
 The gateways form a ring in the order of their standby addresses, so that all of them use the same order. Each gateway
 sends its clients the standby port of its successor, and takes over the clients of its predecessor.
@@ -25,13 +25,16 @@ class _Entry:
 
 
 class KnownGateways:
-    """The known gateways by standby address. Times are in ms since the epoch, by the brokers' clock."""
+    """The other gateways, stored by their standby addresses. Times are in ms since the epoch, by the brokers' clock."""
 
     def __init__(self) -> None:
         self._entries: dict[GatewayAddress, _Entry] = {}
 
     def apply_row(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
-        """Apply a row that was appended at `append_ms`. Return whether this adds or removes a living gateway."""
+        """Store a gateway's row, which was appended at `append_ms`. Ignore it if a newer row of the gateway is known.
+
+        Return whether this adds or removes a living gateway.
+        """
         before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
             return False
@@ -41,7 +44,7 @@ class KnownGateways:
         return was_there != (now_ms < found.until_ms)
 
     def mark_lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """Mark a gateway as unreachable. An announcement that is not older than `now_ms` ends this state."""
+        """Mark a gateway as unreachable, until a row of it arrives that was appended at `now_ms` or later."""
         if standby in self._entries:
             heard = self._entries[standby]
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)

@@ -1,4 +1,4 @@
-"""Configs `share.*` of groups and `group.share.*` of brokers for DescribeConfigs: values, sources, types and docs."""
+"""Configs `share.*` of groups and `group.share.*` of brokers, as DescribeConfigs returns them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
@@ -63,10 +63,10 @@ class ConfigEntry(NamedTuple):
 def config_entries(
     stored: Mapping[str, str], of_file: GroupOverrides, job: ShareGroupConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """Return the configs of a group; only those in `names` if it is not None.
+    """Return the configs of a group. If `names` is not None, return only the configs with these names.
 
-    `stored` are the values that requests have set. `of_file` is the group's entry in the section `groups` of the
-    configuration file, and `job` is the section `group`.
+    `stored` is {config name: value that a request has set}. `of_file` is the group's entry in the section `groups` of
+    the configuration file. `job` is the section `group` of this file.
     """
     return [
         ConfigEntry(name, tuple(_synonyms(name, stored, of_file, job)), _config_type(name), key.doc)
@@ -76,7 +76,7 @@ def config_entries(
 
 
 def broker_entries(config: Config, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return the configs `group.share.*` of a broker; only those in `names` if it is not None.
+    """Return the configs `group.share.*` of a broker. If `names` is not None, return only the configs with these names.
 
     The result contains configs of the job, and the gateway's limit of share sessions.
     """
@@ -94,7 +94,7 @@ def is_job_config(name: str) -> bool:
 
 
 def is_upstream_config(name: str) -> bool:
-    """Return whether a group config is set and described by the upstream cluster."""
+    """Return whether the upstream cluster stores this group config, so that requests for it are forwarded there."""
     return name.startswith(UPSTREAM_PREFIXES)
 
 
@@ -125,9 +125,10 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
 
 
 def _group_value(of_job: object) -> str:
-    """Return the job's value `of_job` as text, as it applies to groups without a value of their own.
+    """Return the text of the value that a group uses if it does not set the config itself.
 
-    Of a list (`group.share.assignors`), these groups use the first element.
+    This is `of_job`, the value of the job's config. If it is a list (`group.share.assignors`), the group uses its first
+    element.
     """
     return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 

@@ -1,4 +1,4 @@
-"""The effective configs of each group, including the configs that requests have set. Lookups need no I/O."""
+"""The effective configs of each group, including the configs that requests have set."""
 
 import asyncio
 import contextlib
@@ -12,14 +12,14 @@ from sharegroup.log_fields import LogFields
 logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_S = 5.0
-#: Most groups in the cache. The number is limited because group ids come from clients.
+#: Maximum number of groups in the cache, because clients can send any group ids. A full cache is cleared.
 MAX_KEPT = 10_000
 
 
 class GroupConfigs:
-    """Returns the effective configs of groups without I/O.
+    """The effective configs of all groups. Looking up a group needs no I/O.
 
-    Configs that requests have set are stored in a table. A background task reads it regularly, so that changes by other
+    Configs that requests have set are stored in a table. `upkeep` reads the table regularly, so that changes by other
     gateways take effect too.
     """
 
@@ -42,7 +42,7 @@ class GroupConfigs:
         return found
 
     async def refresh(self) -> None:
-        """Read the configs that requests have set from the table.
+        """Read the table of the configs that requests have set.
 
         If the table cannot be read, raises RequestError (COORDINATOR_NOT_AVAILABLE) and keeps the previous values.
         """
@@ -53,6 +53,6 @@ class GroupConfigs:
                 self._in_force.clear()
 
     async def upkeep(self) -> None:
-        """Call `refresh` and ignore its error. Must be called every `REFRESH_INTERVAL_S` seconds."""
+        """Call `refresh`. If it fails, keep the previous values. Must be called every `REFRESH_INTERVAL_S` seconds."""
         with contextlib.suppress(RequestError):  # `StoredGroups` logs it; the previous values stay in force
             await self.refresh()

@@ -1,6 +1,6 @@
-"""Keeps requests whose outcome is not known yet, such as leaves of a group. Other requests can wait for the outcome.
+"""Requests whose outcome is not known yet, for example leaving a group. Other requests can wait for the outcome.
 
-The client of such a request may already have received a response.
+The client of a request whose outcome is not known may already have received a response.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenOutcomes(Generic[K]):
-    """The requests whose outcome is not known yet, as futures by key. Other requests can wait for them.
+    """Futures of outcomes that are not known yet, each with a key. Several outcomes may have the same key.
 
     Must be used on one event loop.
     """
@@ -23,20 +23,20 @@ class OpenOutcomes(Generic[K]):
         return key in self._open
 
     def add(self, key: K, outcome: asyncio.Future[Any]) -> None:
-        """Keep an outcome until it is done. The caller must make sure that it completes."""
+        """Keep the future `outcome` under `key` until it is done. The caller must make sure that it completes."""
         if not outcome.done():
             self._open.setdefault(key, set()).add(outcome)
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait for the outcomes of `keys` (None: all keys), except those that are added after this call."""
+        """Wait until all current outcomes of `keys` (None: of all keys) are done. Later outcomes are not waited for."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:
             await asyncio.wait(outcomes)
 
     def complete(self, key: K) -> None:
-        """Complete all open outcomes of a key with None. Must be used only if nothing else completes them."""
+        """Set the result of all open outcomes of a key to None. Must be used only if nothing else completes them."""
         for outcome in self._open.get(key, ()):
             if not outcome.done():
                 outcome.set_result(None)
@@ -49,4 +49,8 @@ class OpenOutcomes(Generic[K]):
 
 
 class OpenLeaves(OpenOutcomes[str]):
-    """Leaves that were answered but not processed by the job yet, by group. Descriptions of a group wait for them."""
+    """Outcomes of members' requests to leave a group. The key is the group id.
+
+    Such a request has been answered, but the job has not processed it yet. Requests that list or describe the group
+    wait for the outcome.
+    """

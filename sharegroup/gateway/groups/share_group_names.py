@@ -9,17 +9,17 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: How long the names are used before they are read again.
+#: How long the names that were read last are used before they are read again.
 KEPT_S = 2.0
 #: How long a request waits for the tables. After that, the names read last are used.
 READ_TIMEOUT_S = 2.0
 
 
 class ShareGroupNames:
-    """The names of all share groups, read from the tables on demand and at most once per `KEPT_S`.
+    """The names of all share groups. `has` reads them from the tables, at most once per `KEPT_S` seconds.
 
-    `has` is best effort: it may miss a group that was created since the last read. While the tables cannot be read, the
-    names read last are used.
+    `has` is best effort: it may miss a group that was created since the last read. While the tables cannot be read,
+    `has` uses the names that were read last.
     """
 
     def __init__(self, stored: StoredGroups) -> None:

@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class StoredGroups:
-    """Reads groups from the tables of all cells, for administrators. If no job has run yet, there are no groups.
+    """The groups in the tables of all cells. Each method reads the tables. If no job has run yet, there are no groups.
 
     A cell is one of several jobs that run side by side. `paths` is {cell: `tables.path`}. `cell_of` returns a group's
-    cell. Lists and descriptions of groups wait for `leaves` that the job has not processed. All methods raise
-    RequestError (COORDINATOR_NOT_AVAILABLE, retriable) if the tables cannot be read.
+    cell. `leaves` are requests to leave a group that the job has not processed yet. `listings` and `describe` wait for
+    them. All methods raise RequestError (COORDINATOR_NOT_AVAILABLE, retriable) if the tables cannot be read.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StoredGroups:
         return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
-        """Return {group id: description}, without groups that do not exist."""
+        """Return {group id: description}. Groups that do not exist are left out."""
         named = list(group_ids)
         await self._leaves.wait(named)
         return await self._of_cells(named, read_group_descriptions)
@@ -115,5 +115,6 @@ class StoredGroups:
         if cell not in self._missing:
             self._missing.add(cell)
             logger.warning(
-                "no tables in %(file)s: no job has run yet, or tables.path is wrong", LogFields(file=self._paths[cell])
+                "there are no tables in %(file)s: no job has run yet, or tables.path is wrong",
+                LogFields(file=self._paths[cell]),
             )

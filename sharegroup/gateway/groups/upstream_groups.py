@@ -1,9 +1,9 @@
 """Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-In Kafka, a group id belongs to only one group, whatever its type. The upstream cluster does not store our share groups.
-The gateway therefore queries the upstream before a share group is created. It also rejects requests that would create a
-group of another type under a share group's id. Both checks are best effort: they may miss a group that is created at
-the same time. If the upstream does not respond in time, the gateway assumes that there is no other group.
+In Kafka, a group id belongs to only one group, whatever its type. The upstream brokers do not store our share groups.
+The gateway therefore queries them before a share group is created. It also rejects requests that would create a group
+of another type under a share group's id. Both checks are best effort: they may miss a group that is created at the same
+time. If the brokers do not respond in time, the gateway assumes that there is no other group.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INT16 = struct.Struct(">h")
 
 
 class UpstreamGroups:
-    """Queries the upstream coordinators for groups of other types, and caches the results.
+    """The groups of other types at the upstream brokers. The coordinators are queried, and the results are cached.
 
     `stored` returns the existing share groups.
     """
@@ -67,7 +67,7 @@ class UpstreamGroups:
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
             return
         logger.info(
-            "rejected group %(group)s as a share group: the brokers have a %(detail)s group of this name",
+            "rejected a request for share group %(group)s: the brokers have a %(detail)s group of this name",
             LogFields(group=group_id, detail=kind),
         )
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
@@ -75,15 +75,15 @@ class UpstreamGroups:
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
         """Return whether a share group has this id and no other group does.
 
-        Two groups can have the same id if the other group was created without a gateway. Requests of the other group's
-        members are then forwarded.
+        Two groups can have the same id if the other group was created without a gateway. The result is then False, so
+        that requests of the other group's members are forwarded.
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return the same as `is_only_share_group`, but read the tables again for each call.
+        """Return the same as `is_only_share_group`, but read the tables at each call.
 
-        While the tables cannot be read, the result is True for any id under which the brokers have no group.
+        While the tables cannot be read, the result is True if the brokers have no group with this id.
         """
         try:
             is_stored = group_id in await self._stored.describe([group_id])
@@ -140,9 +140,9 @@ class UpstreamGroups:
         return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
 
     async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
-        """Return whether the broker can describe the group, that is, whether the group has the type of the request.
+        """Return whether a broker can describe the group in `request`. It can if the group has the request's type.
 
-        Many brokers do not have the API of the request. The result is then False.
+        Many brokers do not support the API of the request. The result is then False.
         """
         try:
             answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)
@@ -152,7 +152,7 @@ class UpstreamGroups:
 
 
 class DescribedGroup:
-    """Decodes only the error code of the one group in a describe response.
+    """The only group in a describe response. Only the error code of the group is decoded.
 
     kafka-python's class would decode all members of the group.
     """

@@ -32,9 +32,10 @@ def admin_routes(
     configs: GroupConfigs,
     security: Authorization,
 ) -> list[Route]:
-    """Return the handlers as (request class, handler) pairs.
+    """Return the handlers of the administrators' requests, as (request class, handler) pairs.
 
-    The handlers read groups and offsets from the job's tables. For a change, they send request rows to the job.
+    The handlers read share groups from the job's tables (`stored`). To change them, they send request rows to the job.
+    `others` finds groups of other types at the upstream brokers.
     """
     rows = GroupRequests(job)
     alter_configs = IncrementalAlterConfigs(rows, configs, cluster, security)

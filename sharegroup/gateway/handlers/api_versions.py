@@ -1,4 +1,4 @@
-"""Handles ApiVersions: returns the broker's API versions, limited to those that the gateway supports.
+"""Handles ApiVersions: returns the upstream broker's API versions, limited to those that the gateway supports.
 
 The response also contains the APIs that the gateway handles itself, such as the share APIs.
 """
@@ -36,8 +36,8 @@ OWN_VERSIONS = {
     91: (0, 0),  # AlterShareGroupOffsets
     92: (0, 0),  # DeleteShareGroupOffsets
 }
-#: {api key: highest offered version}. Newer versions of these APIs are not offered, because the gateway cannot rewrite
-#: their responses, or because these contain broker addresses in tagged fields.
+#: {api key: highest version that clients may use}. The gateway cannot rewrite the responses of newer versions, or these
+#: responses contain broker addresses in tagged fields.
 VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: FindCoordinator and DescribeCluster, which the gateway handles itself in the versions that the broker offers.
 REWRITTEN = frozenset({10, 60})
@@ -77,7 +77,10 @@ class ApiVersions:
 
 
 def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
-    """Return the APIs of a broker that clients may use through the gateway, as {api key: (min, max)}."""
+    """Return the API versions of a broker that clients may use through the gateway, as {api key: (min, max)}.
+
+    `offered` contains the versions that the broker supports. APIs without a usable version are left out.
+    """
     ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
 
@@ -85,11 +88,12 @@ def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
 
-    An API is offered if `passthrough.rules` has a rule for it, or if the gateway rewrites it. A rule may limit the
-    newest version. APIs between brokers and APIs of later Kafka releases are not offered.
+    An API is offered if `passthrough.rules` has a rule for it, or if the gateway rewrites its responses. A rule may
+    limit the newest version. APIs between brokers and APIs of later Kafka releases are not offered.
 
-    The oldest version is the one that the broker returns, even if the broker does not support it. Kafka 4 returns 0 for
-    Produce, because old versions of librdkafka require this, but supports only version 3 and later.
+    The minimum is the one in the broker's ApiVersions response, even if the broker does not support this version. For
+    Produce, Kafka 4 returns the minimum 0, although it supports only version 3 and later. Old versions of librdkafka
+    require the 0.
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:
@@ -100,11 +104,12 @@ def offered_range(offered: Features, key: int) -> tuple[int, int]:
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
-    """Return the upstream's features up to the levels in `FEATURE_CAPS`, and `share.version`.
+    """Return the broker's features with levels limited to `FEATURE_CAPS`, and the gateway's own `share.version`.
 
-    Features whose lowest level is above the cap are omitted. Java clients before 3.8 fail on features whose lowest
-    level is 0. The result contains no such feature, because the gateway requests a version of ApiVersions in which
-    brokers omit them.
+    `upstream` is the broker's response. A feature whose lowest level is above its cap is left out.
+
+    Java clients before 3.8 fail on features whose lowest level is 0. The result contains no such feature, because the
+    gateway requests a version of ApiVersions in which brokers leave them out.
     """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
@@ -117,9 +122,10 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
 
 
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
-    """Return the upstream's finalized features up to the levels in `FEATURE_CAPS`, and `share.version`.
+    """Return the broker's finalized features with levels limited to `FEATURE_CAPS`, and the gateway's `share.version`.
 
-    KRaft brokers return a feature's level as both its minimum and its maximum. Therefore, both are limited.
+    `upstream` is the broker's response. KRaft brokers return a feature's level as both its minimum and its maximum.
+    Therefore, both are limited.
     """
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [
@@ -139,7 +145,10 @@ def _capped(feature: str, level: int) -> int:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the version 0 response to an ApiVersions request of an unknown version (KIP-511). The client retries."""
+    """Return the response to an ApiVersions request of an unknown version (KIP-511). It is encoded as version 0.
+
+    The client then repeats the request in a version that the response contains.
+    """
     low, high = OWN_VERSIONS[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

@@ -1,4 +1,4 @@
-"""Handles Metadata, FindCoordinator and DescribeCluster: the upstream's responses with the gateway's addresses.
+"""Handles Metadata, FindCoordinator and DescribeCluster: returns upstream responses with the addresses of gateways.
 
 The upstream brokers check the rights of the gateway, not those of the caller. The handlers therefore remove everything
 that the caller must not see.
@@ -36,8 +36,8 @@ SHARE_COORDINATOR = 2
 _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
 #: Host and port in responses for a broker that clients cannot reach.
 _NOWHERE = "", -1
-_TRY_AGAIN = "the client may have moved to this gateway: retry"
-#: Most connection ids in `ClusterApis._moved`. If there are more, the oldest one is removed.
+_TRY_AGAIN = "the client may have moved here from another gateway; retry the request"
+#: Maximum number of connection ids in `ClusterApis._moved`. If there are more, the oldest one is removed.
 _MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
@@ -46,10 +46,13 @@ ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
-    """Handles FindCoordinator, DescribeCluster, and the Metadata requests that a snapshot cannot answer.
+    """Handles FindCoordinator and DescribeCluster, and the Metadata requests that `Metadata` passes on.
 
-    `open_ports` opens a gateway port for each broker that has none. `view_of` returns the broker addresses for a client
-    (`Fleet`). If `view_of` is None, there is only one gateway, and all clients receive the addresses of `listeners`.
+    `Metadata` passes on the requests that it cannot answer from cached metadata.
+
+    `open_ports` opens a gateway port for each broker that has none. `view_of` returns the broker addresses that a
+    client receives (`Fleet.view_for`). If it is None, there is only one gateway, and all clients receive the addresses
+    of `listeners`.
     """
 
     def __init__(
@@ -62,12 +65,15 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
-        #: The ids of connections, oldest first, that have already received COORDINATOR_NOT_AVAILABLE because their
-        #: clients may have moved here from another gateway.
+        #: The ids of connections whose clients may have moved here from another gateway, oldest first. Each of them has
+        #: already received COORDINATOR_NOT_AVAILABLE once.
         self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
-        """Return the upstream's metadata with the gateway's addresses, in the client's version."""
+        """Request the metadata from an upstream broker, and return it with the addresses of gateways.
+
+        Topics that the caller may not see are removed, or replaced by an error if the request names them.
+        """
         send = partial(self._upstream_metadata, request)
         response, unknown = await request_any_broker(self._cluster, request.caller.node_id, send)
         for topic in response.topics:
@@ -78,7 +84,11 @@ class ClusterApis:
     async def build_metadata(
         self, request: Request[MetadataRequest], response: MetadataResponse, topics: list[_Topic]
     ) -> MetadataResponse:
-        """Return a response with `topics` and the brokers of `response`. The brokers get the addresses of gateways."""
+        """Return a response with `topics`, and with the brokers of `response` at the addresses of gateways.
+
+        If a broker has no port at this gateway yet, open one first. Brokers without an address for the client are left
+        out.
+        """
         if self._listeners.without_port(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
             await self._open_ports()
@@ -103,17 +113,17 @@ class ClusterApis:
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """Request metadata from a broker. Return its response, and the error entries of `_upstream_request`."""
+        """Request metadata from a broker. Return (its response, the error entries of `_upstream_request`)."""
         body, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
     async def _upstream_request(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataRequest, list[_Topic]]:
-        """Return the request for the upstream, and an error entry for each requested topic that was left out of it.
+        """Return (the request for the broker, an error entry for each topic that was left out of this request).
 
-        If the upstream does not support topic ids in requests, the gateway replaces topic ids with names. It leaves out
-        a topic id whose name it does not know.
+        If the broker does not support topic ids in requests, the gateway replaces topic ids with names. It leaves out a
+        topic id whose name it does not know.
         """
         body = request.body
         names = body.topics
@@ -140,7 +150,12 @@ class ClusterApis:
         return upstream_body, unknown
 
     def visible_topics(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
-        """Yield those of `topics` that the caller may see, and an error for each requested one that it may not see."""
+        """Yield the topics that the caller may see.
+
+        If the request contains the name or id of a topic that the caller may not see, yield an error for this topic.
+        Leave out all other topics that the caller may not see. Authorized operations in `topics` are replaced by those
+        of the caller.
+        """
         may_see = partial(self._security.may_see, request.caller)
         requested = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
@@ -159,7 +174,9 @@ class ClusterApis:
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-        """Return the upstream's coordinators with the gateway's addresses. The share coordinator is the gateway itself.
+        """Return the upstream's coordinators with the addresses of gateways.
+
+        The share coordinator (key type 2) is the node that received the request.
 
         A client that may have moved here from another gateway first receives COORDINATOR_NOT_AVAILABLE, once on each
         connection. librdkafka ignores a new address of its coordinator while the node id is the same, so it would still
@@ -218,7 +235,7 @@ class ClusterApis:
             self._security.authorize_find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """Return the brokers with the gateway's addresses. Standby ports of other gateways are not included.
+        """Return the brokers with the addresses of gateways. Standby ports of other gateways are not included.
 
         Controllers (endpoint type 2) are omitted, because they have no ports at the gateway. A fenced broker that was
         never active has no port either, but is returned with port -1 if the client requests fenced brokers.
@@ -267,7 +284,10 @@ class ClusterApis:
 
 
 def _set_address(broker: _Broker, view: ClientView) -> bool:
-    """Set the address at which clients reach a broker. Return False if clients cannot reach the broker."""
+    """Set the host and port of `broker` to those at which the client reaches it. Return whether it can be reached.
+
+    If it cannot be reached, the host is empty and the port is -1.
+    """
     broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
     return broker.broker_id in view.brokers
 

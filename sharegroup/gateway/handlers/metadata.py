@@ -26,10 +26,10 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: The largest metadata, in bytes, that is requested from the upstream if the snapshot is not fresh. For larger
+#: If the snapshot is not fresh, metadata of up to this size (in bytes) is requested from the upstream. For larger
 #: metadata, the snapshot is refreshed instead.
 LARGE_BYTES = 16_384
-#: The first version of the response with topic ids.
+#: The first version of the Metadata response with topic ids.
 TOPIC_IDS_VERSION = 10
 #: For more topics than this, checking which ones a caller may see takes milliseconds, so it is done on a thread.
 MANY_TOPICS = 1_000
@@ -57,7 +57,10 @@ class Metadata:
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """Return a snapshot that can be used for the response; None if the metadata must come from the upstream."""
+        """Return a snapshot for the response. If it is not fresh, refresh it first.
+
+        Return None if the metadata must be requested from the upstream (see the table at the top of this module).
+        """
         body, version = request.body, request.version
         if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None
@@ -70,7 +73,10 @@ class Metadata:
         return snapshot if snapshot.version == version and is_whole else None
 
     async def _visible(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
-        """Return the topics that the caller may see, and an error for each requested topic that it may not see."""
+        """Return the topics in `found` that the caller may see.
+
+        If the request names a topic that the caller may not see, the result contains an error for this topic.
+        """
         if len(found) > MANY_TOPICS:
             return await asyncio.to_thread(self._filter, request, found)
         return self._filter(request, found)
@@ -109,7 +115,10 @@ def _requests_operations(request: Request[MetadataRequest]) -> bool:
 
 
 def _piece(snapshot: MetadataBytes, topic: _RequestTopic) -> TopicPiece | None:
-    """Return a requested topic from the snapshot; None if the snapshot lacks it. If it has no name, its id is used."""
+    """Return the snapshot's entry for a requested topic; None if there is none.
+
+    If the request contains no name for the topic, the entry is found by the topic id.
+    """
     return snapshot.by_id.get(topic.topic_id) if topic.name is None else snapshot.topics.get(topic.name)
 
 

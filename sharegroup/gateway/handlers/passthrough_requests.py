@@ -1,4 +1,4 @@
-"""Authorizes requests that are forwarded to the upstream brokers, and opens connections to forward them."""
+"""Authorizes requests that are forwarded to the upstream brokers, and creates the connections to forward them."""
 
 import asyncio
 import logging
@@ -26,15 +26,16 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: Time (in seconds) after which all brokers should have applied a DeleteTopics or CreatePartitions.
+#: Time (in seconds) after which all brokers should have applied a DeleteTopics or CreatePartitions. The gateway then
+#: refreshes its topics a second time.
 SECOND_REFRESH_S = 1.0
 
 
 class PassthroughRequests:
-    """Authorizes requests to forward. Creates the connections on which they are forwarded, one for each client.
+    """Authorizes requests before they are forwarded, and creates the connections on which they are forwarded.
 
-    `settings` are the kafka-python settings of these connections. `groups` finds out whether a group id belongs to a
-    share group.
+    Each client has its own connections. `settings` are the kafka-python settings of these connections. `groups` checks
+    whether a group id belongs to a share group.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class PassthroughRequests:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> PassthroughDecision:
-        """Authorize a request. Return the part that is forwarded, and what the gateway adds to the response.
+        """Authorize a request. Return the part to forward, and the changes to the broker's response.
+
+        If no part may be forwarded, the result contains the gateway's own response instead.
 
         If there are no ACLs, requests that name no topics and create no group are forwarded without being decoded.
 
@@ -72,9 +75,9 @@ class PassthroughRequests:
         return await self._reject_group_creation(decision, caller, header)
 
     async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
-        """Return whether a request is for a share group. The request must begin with the group id.
+        """Return whether a request is for a share group. The first field of the request must be the group id.
 
-        Raises MalformedRequestError if the group id cannot be decoded.
+        Return False if the API version is unknown. Raises MalformedRequestError if the group id cannot be decoded.
         """
         request = RULES[header.api_key].request
         assert request is not None
@@ -95,7 +98,7 @@ class PassthroughRequests:
         if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
             return decision
         logger.info(
-            "%(api)s of %(principal)s rejected: group %(group)s is a share group",
+            "rejected %(api)s of %(principal)s, because group %(group)s is a share group",
             LogFields(api=caller.api, principal=caller.principal, group=group_id),
         )
         return reject_group_creation(decision, header, RequestRights(self._security, caller, self._names))
@@ -112,15 +115,15 @@ class PassthroughRequests:
         return decision
 
     def create_link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
-        """Create the connection that forwards one client's requests to a broker.
+        """Return a new connection that forwards one client's requests to a broker.
 
-        `settings` contains the client's own login. If it is None, the gateway's settings are used.
+        `settings` contains the client's own login. If it is None, the connection logs in with the gateway's settings.
         """
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
-        """Stop refreshing topics. A connection made by `create_link` is closed when its client's connection closes."""
+        """Cancel the refresh of topics, if one is running. Connections that `create_link` has returned stay open."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 
@@ -140,10 +143,11 @@ class PassthroughRequests:
         return None if topic is None else topic.name
 
     def _topics_changed(self, api_key: int) -> None:
-        """Refresh the gateway's view of the topics, after a forwarded request has changed topics.
+        """Invalidate the metadata snapshots, because a forwarded request has changed topics.
 
-        After a DeleteTopics, the refresh ends fetches that wait for a deleted topic. After a CreatePartitions, the next
-        heartbeats report the new partitions to the job.
+        After DeleteTopics and CreatePartitions, also start a refresh of the gateway's topics. After DeleteTopics, the
+        refresh ends fetches that wait for a deleted topic. After CreatePartitions, the next heartbeats report the new
+        partitions to the job.
         """
         self._cluster.snapshots.invalidate()
         if api_key not in (DELETE_TOPICS, CREATE_PARTITIONS):

@@ -226,9 +226,9 @@ class CellChannel:
         self._on_wanted.append(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway to all gateways. Returns one future per partition; see `append_everywhere`.
+        """Announce this gateway to all gateways. Returns one future per partition; see `RowAppender.append_everywhere`.
 
-        Raises JobUnavailableError if the job's topics do not exist.
+        Raises JobUnavailableError if the job's topics do not exist or too many bytes are pending.
         """
         if not self._ready.is_set():
             raise JobUnavailableError("the job's topics do not exist: is the job running?")

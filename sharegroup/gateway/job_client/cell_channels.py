@@ -14,9 +14,9 @@ from sharegroup.types import SharePartitionKey
 class CellChannels:
     """A `JobChannel` that sends each request to the cell of its group. `cell_of` returns the cell of a group.
 
-    The channels of the cells share an appender, the key of response rows, and the sequence of request ids. The callback
-    for a response is registered with every channel, because a request id does not identify the cell. The callback is
-    removed after the response.
+    The channels of the cells share an appender, the key of response rows, and the sequence of request ids. `subscribe`
+    registers a callback with every channel, because a request id does not identify the cell. After the response, it
+    removes the callback from all channels.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
@@ -80,7 +80,10 @@ class CellChannels:
             channel.on_wanted(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Announce this gateway in each cell. Raises JobUnavailableError if no cell's topics exist."""
+        """Announce this gateway in each cell. Returns one future per partition, as `CellChannel.announce` does.
+
+        A cell in which this is impossible now is skipped. Raises JobUnavailableError if all cells are skipped.
+        """
         sent: list[asyncio.Future[int]] = []
         problem: JobUnavailableError | None = None
         for channel in self._channels.values():

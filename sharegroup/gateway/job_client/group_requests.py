@@ -35,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 class GroupRequests:
-    """Sends one request row per call. When a call returns, the job's tables contain the result.
+    """Sends administrators' requests to the group coordinator, one request row per call.
+
+    When a call returns, the job's tables contain the result.
 
     Each method raises RequestError if the coordinator returns an error. If the job does not respond in time, the error
     is COORDINATOR_LOAD_IN_PROGRESS while the job is loading, else COORDINATOR_NOT_AVAILABLE.
@@ -68,14 +70,14 @@ class GroupRequests:
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
         """Set configs of the group, and delete those whose value is None.
 
-        With `validate_only`, the values are only checked.
+        With `validate_only`, the coordinator checks the values but changes nothing.
         """
         await self._request(
             AlterConfigsRequest(*self._row_header(group_id), configs=configs, validate_only=validate_only)
         )
 
     async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
-        """Rebalance a group (see `InvokeConsumerRebalanceRequest`). Return the members that were removed."""
+        """Rebalance a group (see `InvokeConsumerRebalanceRequest`). Return the members that this has removed."""
         response = await self._request(InvokeConsumerRebalanceRequest(*self._row_header(group_id)))
         assert isinstance(response, InvokeConsumerRebalanceResponse)
         return response.removed
@@ -93,7 +95,7 @@ class GroupRequests:
             response = await self._job.ask(row)
         except JobUnavailableError as error:
             logger.warning(
-                "%(detail)s for group %(group)s failed: %(error)s",
+                "the request %(detail)s for group %(group)s failed: %(error)s",
                 LogFields(detail=row.type, group=row.group_id, error=error),
             )
             raise RequestError(error.code, str(error)) from error

@@ -70,7 +70,7 @@ class JobChannel(Protocol):
         """
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
-        """Register a callback for the response to a request. It is called once, on the event loop."""
+        """Register a callback for the response to a request. The callback is called at most once, on the event loop."""
 
     def unsubscribe(self, request_id: str) -> None:
         """Remove the callback for the response to a request."""
@@ -78,7 +78,7 @@ class JobChannel(Protocol):
     def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
         """Register a callback for broadcast rows.
 
-        It is called on the event loop. Broadcasts and responses of the same job arrive in log order.
+        The callback is called on the event loop. Broadcasts and responses of the same job arrive in log order.
         """
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:

@@ -54,9 +54,9 @@ Row = Response | Broadcast | GatewayAnnouncement
 class ResponseReader:
     """Reads response rows on a thread. It starts at the end of the log, and continues at its position after an error.
 
-    `listening` is called when the position in the log is set. All rows that are appended after this call are read.
-    `receive` is called with the records that were read. Both functions are called on the reader's thread. `settings`
-    are kafka-python's.
+    `key` is the key of the gateway's response rows. `listening` is called when the position in the log is set. All rows
+    that are appended after this call are read. `receive` is called with the records that were read. Both functions are
+    called on the reader's thread. `settings` are kafka-python's.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ResponseReader:
         self._thread.join(timeout_s)
 
     def _read(self) -> None:
-        """Read until `stop` is called. Any error is retried, because the gateway cannot work without responses."""
+        """Read until `stop` is called. Retry after any error, because the gateway cannot work without responses."""
         consumer = None
         while not self._stopping.is_set():
             try:
@@ -113,7 +113,7 @@ class ResponseReader:
     def _open(self) -> KafkaConsumer:
         """Return a consumer of the response topic, positioned at the end of the log or at the last known position.
 
-        Raises KafkaError.
+        Waits until the topic exists. Raises KafkaError, and JobUnavailableError if the reader is stopped meanwhile.
         """
         consumer = responses_consumer(self._settings)
         try:

@@ -102,32 +102,33 @@ _PRODUCER_STATE_LOST = (
 
 
 class JobUnavailableError(ShareGroupError):
-    """The job, or the brokers between job and gateway, did not respond in time. The client may retry."""
+    """The request failed because the job, or a broker between job and gateway, is unavailable. Clients can retry."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class JobLoadingError(JobUnavailableError):
-    """The job has started and is still loading groups and share-partitions. The client may retry."""
+    """The request failed because the job is still loading groups and share-partitions. Clients can retry."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class PartitionCounts:
-    """The number of partitions of each topic, for choosing the partition of a key.
+    """The number of partitions of each topic that is used to choose the partition of a key.
 
-    The first known number is kept even if partitions are added to the topic. All rows with the same key thus stay in
-    one partition and keep their order. Rows in two partitions may be read in any order. The job could then read the end
-    of a share session before an acknowledgement of this session.
+    The number does not grow when partitions are added to the topic. All rows with the same key thus stay in one
+    partition and keep their order. Rows in two partitions may be read in any order. The job could then read the end of
+    a share session before an acknowledgement of this session.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def get(self, topic: str, count: int) -> int:
-        """Return the number to use for a topic that has `count` partitions now: the lowest count so far.
+        """Store `count`, the current number of partitions of a topic, and return the number to use.
 
-        `count` is lower than before if the topic was created again with fewer partitions.
+        This is the lowest count so far. `count` is lower than before if the topic was created again with fewer
+        partitions.
         """
         kept = min(count, self._counts.get(topic, count))
         self._counts[topic] = kept
@@ -228,7 +229,8 @@ def local_ms() -> int:
 class _Row:
     """A row to append.
 
-    The future `durable` completes when the row is durable, or with an error when `timer` expires.
+    The future `durable` completes when the row is durable. It completes with an error if the row is rejected or `timer`
+    expires first.
     """
 
     __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
@@ -267,7 +269,7 @@ class _Batch:
 
 
 class _PartitionQueue:
-    """The rows of one topic partition that must be sent. `task` sends them; it is None while there are no rows."""
+    """The rows that must be sent to one topic partition. `task` sends them; it is None while there are no rows."""
 
     def __init__(
         self,
@@ -329,7 +331,10 @@ class _PartitionQueue:
             self.task = None
 
     def _next_batch(self) -> _Batch | None:
-        """Return the next batch; None if there are no rows. Rows whose timeout has expired are skipped."""
+        """Remove rows from the queue and return them as the next batch; None if there are no rows.
+
+        Rows whose timeout has expired are removed but not sent.
+        """
         rows: list[_Row] = []
         builder = DefaultRecordBatchBuilder(MAGIC, NO_COMPRESSION, False, -1, -1, -1, MAX_BATCH_BYTES)
         while self._rows and len(rows) < MAX_BATCH_ROWS:
@@ -356,7 +361,7 @@ class _PartitionQueue:
             problem = str(error)
         except Exception as error:  # the rows after these must not wait forever
             logger.exception(
-                "%(topic)s-%(partition)d: rows abandoned after an unexpected error",
+                "%(topic)s-%(partition)d: the appender abandoned rows after an unexpected error",
                 LogFields(topic=self._topic, partition=self._partition),
             )
             problem = f"the row cannot be appended to the job's topic: {error}"

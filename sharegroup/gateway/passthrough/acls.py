@@ -52,9 +52,10 @@ def _reject_all(
 ) -> None:
     """Reject the whole request if the caller may not alter ACLs, or if an entry names an internal topic of the job.
 
-    The other entries cannot be forwarded alone, because the client matches results to entries by position. `named` has
-    (resource type, resource name) of each entry. `answered` is the response field with the results, and `answer`
-    returns a result with an error code.
+    The other entries cannot be forwarded alone, because the client matches results to entries by position.
+
+    `named` contains (resource type, resource name) of each entry. `answered` is the name of the response field for the
+    results. `answer(error code)` returns the result for a rejected entry.
     """
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)

@@ -33,8 +33,8 @@ _MOVED_DIRS = TopicFields(
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: RequestUnderCheck) -> None:
     """Require one right for the whole request. If the caller lacks it, the response has an error for each entry.
 
-    `asked` and `answered` are the fields of request and response that contain the entries. `answer` returns the
-    response entry for an entry of the request.
+    `asked` is the name of the request field with the entries, and `answered` that of the response field. `answer`
+    returns the response entry for an entry of the request. The error code is added afterwards.
     """
     code = case.rights.authorize(need)
     if code is None:
@@ -121,7 +121,7 @@ def _alter_scram(case: RequestUnderCheck) -> None:
 
 
 def _altered_quota(entry: Any) -> Any:
-    """Return the AlterClientQuotas response entry with the same entity as an entry of the request."""
+    """Return the response entry for an entry of an AlterClientQuotas request. Both name the same entity."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

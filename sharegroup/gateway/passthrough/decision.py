@@ -42,8 +42,10 @@ def authorize_request(
 ) -> PassthroughDecision:
     """Authorize a request with the rule of its API.
 
-    Raises MalformedRequestError or UnknownVersionError if the request cannot be decoded, and RequestError if a Produce
-    with acks=0, which has no response, is rejected.
+    Raises:
+        MalformedRequestError: the request cannot be decoded or is too large.
+        UnknownVersionError: the rule does not support the API version.
+        RequestError: records of a Produce with acks=0, which has no response, are rejected.
     """
     if rule.check is None:
         return PassthroughDecision(frame)
@@ -54,7 +56,7 @@ def authorize_request(
     has_tagged_fields = False
     if rule.request is not None:
         if header.api_key != PRODUCE and len(frame) > MAX_READ_BYTES:
-            raise MalformedRequestError(f"{rule.name} of {len(frame)} bytes; the limit is {MAX_READ_BYTES}")
+            raise MalformedRequestError(f"{rule.name} request has {len(frame)} bytes; the limit is {MAX_READ_BYTES}")
         body, has_tagged_fields = decode_untagged(rule.request, header, frame)
     case = RequestUnderCheck(body, header.api_version, rights, is_changed=has_tagged_fields)
     rule.check(case)

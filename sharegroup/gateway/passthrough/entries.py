@@ -30,9 +30,9 @@ def split_rejected(items: Iterable[Any], check: EntryCheck) -> tuple[list[Any], 
 
 
 def append_entries(response: Any, name: str, items: list[Any]) -> None:
-    """Append items to the list in the field `name` of the response.
+    """Append `items` to the list in the field `name` of the response.
 
-    The function sets a new list, because kafka-python uses the same default list for all responses.
+    The field gets a new list, because kafka-python uses the same default list for all responses.
     """
     setattr(response, name, [*(getattr(response, name) or ()), *items])
 
@@ -44,10 +44,10 @@ def reject_entries(
     response_field: str,
     make_error: Callable[[Any, ErrorCode], Any],
 ) -> None:
-    """Remove the entries that `check` rejects from a list of the request, and append errors to a list of the response.
+    """Remove the entries that `check` rejects from the list `request_field` of the request.
 
-    `make_error` returns the response entry for a rejected entry. If all entries are rejected, the request is not
-    forwarded.
+    For each of them, append the entry that `make_error` returns to the list `response_field` of the response. If all
+    entries are rejected, the request is not forwarded.
     """
     allowed, rejected = split_rejected(getattr(case.body, request_field) or (), check)
     if rejected:
@@ -63,9 +63,9 @@ def entry_class(container: Any, name: str) -> Any:
 
 
 def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> str | None:
-    """Return the name of a topic in a request; None if the request identifies it by an unknown topic id.
+    """Return the name of a topic in a request or response; None if it is identified by an unknown topic id.
 
-    `name` is the name of the field that contains the topic name.
+    `version` is the version of the message. `name` is the field of `topic` that contains the topic name.
     """
     by_id = type(topic)._struct.fields.get("topic_id")
     if by_id is not None and by_id.for_version_q(version) and not getattr(topic, name):
@@ -77,8 +77,10 @@ def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> st
 class TopicFields:
     """The names of the fields that contain topics and partitions, in a request and in its response.
 
+    Attributes that begin with `response_` are fields of the response.
+
     Attributes:
-        container: the message class that contains the list of topics in the response.
+        container: the class of the object in the response that has the list of topics.
         index: the field with the partition number in the request; empty if the partitions are plain numbers.
         error: the field with the error code of a partition in the response.
         blank: {response field: value} to set for a rejected partition, where the field's default would be wrong.
@@ -97,7 +99,7 @@ class TopicFields:
     blank: Mapping[str, object] = field(default_factory=dict)
 
     def topic_check(self, case: RequestUnderCheck, need: Need) -> EntryCheck:
-        """Return a check that requires the right `need` on each topic. Unknown topic ids get UNKNOWN_TOPIC_ID."""
+        """Return a check that requires the right `need` on a topic. It rejects unknown topic ids (UNKNOWN_TOPIC_ID)."""
 
         def check(topic: Any) -> ErrorCode | None:
             name = topic_name(topic, case.version, self.name, case.rights)

@@ -1,9 +1,10 @@
-"""Rejects requests that would create a group at the brokers with the id of a share group of the gateway.
+"""Rejects requests that would create a group at the brokers with the id of one of the job's share groups.
 
-In Kafka, groups of different types cannot have the same id. The brokers do not know the share groups of the gateway, so
-the gateway must reject these requests. It returns the errors that Kafka 4.3 returns. Requests of members that have
-already joined cannot create a group. They are forwarded, and the brokers reject them because the group does not exist
-there.
+In Kafka, groups of different types cannot have the same id. The brokers do not store the job's share groups, so the
+gateway must reject these requests. It returns the errors that Kafka 4.3 returns.
+
+Requests of members that have already joined cannot create a group. They are forwarded, and the brokers reject them
+because the group does not exist there.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,9 +53,9 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the id of the group that the request creates if this group does not exist.
+    """Return the id of the group that the request creates unless this group exists.
 
-    Returns None if the request never creates a group. Raises MalformedRequestError if the request cannot be decoded.
+    Return None if the request never creates a group. Raises MalformedRequestError if the request cannot be decoded.
     """
     creation = _CREATIONS.get(header.api_key)
     request = RULES[header.api_key].request if creation is not None else None
@@ -73,8 +74,9 @@ def reject_group_creation(
 ) -> PassthroughDecision:
     """Return the rejection of a request that would create a group with the id of a share group.
 
-    The caller must have checked that such a share group exists. `passage` is the result of authorizing the request. The
-    errors that it adds to the response are kept. Raises MalformedRequestError if the request cannot be decoded.
+    The caller must have checked that such a share group exists. `passage` is the result of authorizing the request. If
+    it adds errors to the response, the result contains them too. Raises MalformedRequestError if the request cannot be
+    decoded.
     """
     assert passage.frame is not None
     rule = replace(RULES[header.api_key], check=_CREATIONS[header.api_key].reject)

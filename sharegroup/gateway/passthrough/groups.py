@@ -41,7 +41,7 @@ def _describe_groups(case: RequestUnderCheck) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Set AuthorizedOperations in the response to the caller's, because the brokers return the gateway's."""
+    """Replace AuthorizedOperations in the response, which are the gateway's operations, by those of the caller."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
@@ -86,9 +86,10 @@ def _is_visible(name: str | None, rights: RequestRights) -> bool:
 
 
 def _streams_heartbeat(case: RequestUnderCheck) -> None:
-    """Authorize StreamsGroupHeartbeat. Missing internal topics of the application require Create.
+    """Authorize StreamsGroupHeartbeat.
 
-    The coordinator would create these topics with the gateway's rights.
+    Internal topics of the application that do not exist yet require the right Create, because the coordinator would
+    create them with the gateway's rights.
     """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     if rejected is None and case.body.topology is not None:
@@ -125,8 +126,8 @@ def _topics_of_topology(topology: Any) -> list[str]:
 def _describe_members(of_group: Any, case: RequestUnderCheck) -> None:
     """Authorize a request that describes groups.
 
-    A group is described only if the caller may describe the group and all topics in its description. `of_group` is
-    (response class, function that returns the topics of a described group).
+    A group is described only if the caller may describe the group and all topics in its description. Each other group
+    gets an error. `of_group` is (response class, function that returns the topics of a described group).
     """
     response, topics_of = of_group
     described = response.DescribedGroup

@@ -55,8 +55,8 @@ def _fetch(case: RequestUnderCheck) -> None:
 def _fetch_groups(case: RequestUnderCheck) -> None:
     """Authorize an OffsetFetch with several groups. The topics of each group are checked separately.
 
-    If all topics of a group are rejected, the group is not forwarded. Without topics, the broker would return the
-    offsets of all topics.
+    If all topics of a group are rejected, the group is not forwarded. For a group without topics, the broker would
+    return the offsets of all topics.
     """
     found = consumer.OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
@@ -100,7 +100,10 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: RequestRights) -> None:
-    """Remove each topic that the caller may not describe. Used for the response to a request for all topics."""
+    """Remove each topic that the caller may not describe. `group` is the response, or its part for one group.
+
+    Used only if the request was for all topics.
+    """
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

@@ -68,9 +68,9 @@ def _produce(case: RequestUnderCheck) -> None:
 def _fetch(case: RequestUnderCheck) -> None:
     """Authorize Fetch. If there are ACLs, fetch sessions are disabled.
 
-    In a session, later requests do not name their partitions, so a client could read on after its right was withdrawn.
-    Without a session, each request names all of its partitions. A request in an existing session gets an error, after
-    which the client continues without this session.
+    In a session, later requests do not name their partitions, so a client could continue to read after its right was
+    withdrawn. Without a session, each request names all of its partitions. A request in an existing session gets an
+    error, after which the client continues without this session.
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:
         if case.body.session_epoch > FIRST_EPOCH:

@@ -1,4 +1,4 @@
-"""The rights of the caller of a request, and the rights that the rules require."""
+"""The rights that the caller of a request has, and the rights that the rules of the APIs require."""
 
 import uuid
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from sharegroup.security.caller import Caller
 class Need(NamedTuple):
     """A required right: an operation on a type of resource.
 
-    If `or_on_cluster` is set, it is also sufficient that the caller may perform this operation on the cluster.
+    If `or_on_cluster` is set, the right to perform this operation on the cluster is also sufficient.
     """
 
     operation: Operation
@@ -66,11 +66,11 @@ class RequestRights:
         return self._security.would_allow(self._caller, operation, resource, name)
 
     def would_allow_any(self, need: Need) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type."""
+        """Return whether the caller has the right `need` on at least one resource. A denial is not recorded."""
         return self._security.would_allow_any(self._caller, need.operation, need.resource)
 
     def reject_internal_topic(self, topic: str) -> ErrorCode | None:
-        """Return an error if the topic is an internal topic of the job, else None.
+        """Return an error if the topic is an internal topic of the job, else None. Record the denial for the audit log.
 
         Used for requests that do not require rights on their topics.
         """
@@ -84,11 +84,14 @@ class RequestRights:
         return self._security.is_shown(topic)
 
     def operations(self, resource: Resource, name: str) -> set[int]:
-        """Return the operations that the caller may perform on a resource."""
+        """Return the numbers of the operations that the caller may perform on a resource (KIP-430)."""
         return self._security.operations(self._caller, resource, name)
 
     def topic_name(self, topic_id: uuid.UUID | None) -> str | None:
-        """Return the name of the topic with this id; None if the id is unknown or missing (None)."""
+        """Return the name of the topic with this id. If the id is unknown, set `misses_ids` and return None.
+
+        Return None if `topic_id` is None.
+        """
         if topic_id is None:
             return None
         name = self._names.name_by_id(topic_id)
@@ -100,6 +103,6 @@ class RequestRights:
         return self._names.all_names()
 
     def report_denials(self) -> None:
-        """Write each recorded denial once to the audit log, after the whole request has been authorized."""
+        """Write each recorded denial once to the audit log. Call it after the whole request has been authorized."""
         for need, name in self._rejected:
             self._security.report_denied(self._caller, need.operation, need.resource, name)

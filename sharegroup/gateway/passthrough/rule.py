@@ -29,7 +29,7 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Replace a list of the request by `kept`, its allowed entries. The list is in a field of `item`."""
+        """Replace the list in a field of `item` by `kept`, its allowed entries. `item` is a part of the request."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
@@ -38,7 +38,10 @@ class RequestUnderCheck:
         self.changes.append(change)
 
     def reject(self, answer: Callable[[Any], None]) -> None:
-        """Reject the whole request, so that nothing is sent to the broker. `answer` fills the response."""
+        """Reject the whole request, so that nothing is sent to the broker. `answer` fills an empty response.
+
+        Changes of the response that were added before are discarded.
+        """
         self.is_forwarded = False
         self.changes = [answer]
 
@@ -94,10 +97,10 @@ def make_rule(
 ) -> Rule:
     """Return the rule of an API.
 
-    `judge` is stored as its `check`, and `answer` as its `error_place`, which says where the response has errors.
     `message` is the class of the request. If the rule does not decode requests, it is the class of the response.
-    `needs` are the rights that `judge` requires, as listed in docs/security.md. By default, `names_topics` is True if
-    one of them is a right on a topic.
+    `judge` authorizes a request (`Rule.check`). `needs` are the rights that `judge` requires, as listed in
+    docs/security.md. `answer` is a text about the part of the response that contains errors (`Rule.error_place`). By
+    default, `names_topics` is True if one of the `needs` is a right on a topic.
     """
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
@@ -107,14 +110,14 @@ def make_rule(
 
 
 def _response_of(request: type[ApiMessage]) -> type[ApiMessage]:
-    """Return the class of the response to a request. It has Kafka's name and is in the module of the request."""
+    """Return the class of the response to a request. Its name is Kafka's, and its module is that of `request`."""
     name = request.__name__.removesuffix("Request") + "Response"
     response: type[ApiMessage] = getattr(sys.modules[request.__module__], name)
     return response
 
 
 def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
-    """Return a rule that allows or rejects a whole request. `wanted` are the rights, as in `first_error`."""
+    """Return a rule that allows or rejects a whole request. `wanted` are the required rights, as in `first_error`."""
 
     def judge(case: RequestUnderCheck) -> None:
         code = first_error(case, wanted)

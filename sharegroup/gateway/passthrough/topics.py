@@ -40,7 +40,10 @@ def _create_topics(case: RequestUnderCheck) -> None:
 
 
 def _without_configs(response: Any, rights: RequestRights) -> None:
-    """Remove the configs of created topics from the response if the caller may not describe them."""
+    """Remove the configs of each created topic from the response if the caller may not describe them.
+
+    The topic's config error is then TOPIC_AUTHORIZATION_FAILED.
+    """
     for topic in response.topics:
         if not topic.error_code and not rights.would_allow(needs.DESCRIBE_TOPIC_CONFIGS, topic.name):
             topic.configs, topic.num_partitions, topic.replication_factor = [], -1, -1
@@ -122,11 +125,11 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
 
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
-    """Apply the cursor of the request here if its topic is not forwarded to the broker.
+    """Remove the cursor from the request, and all topics up to the cursor's topic, if this topic is not forwarded.
 
     The cursor is the topic and partition at which the response continues. The broker rejects a cursor whose topic is
-    not in the request. This happens if the topic was deleted, or hidden from the client, after the client received the
-    cursor. Therefore remove such a cursor, and all topics up to its topic, from the request.
+    not in the request. The topic is missing if it was deleted, or hidden from the client, after the client received the
+    cursor.
 
     `is_of_all` is True if the client requests all topics. If it is False and the client itself left out the cursor's
     topic, the cursor is forwarded unchanged, so that the broker rejects it.
@@ -142,7 +145,7 @@ def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: RequestRights) -> None:
-    """Set AuthorizedOperations in the response to the caller's, because the brokers return the gateway's."""
+    """Replace AuthorizedOperations in the response, which are the gateway's operations, by those of the caller."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = encode_operations(rights.operations(Resource.TOPIC, topic.name))

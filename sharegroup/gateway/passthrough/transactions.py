@@ -32,8 +32,8 @@ _ADDED = TopicFields(
 def _init_producer_id(case: RequestUnderCheck) -> None:
     """Authorize InitProducerId.
 
-    A transactional producer needs Write on its transactional id. An idempotent producer needs IdempotentWrite, or Write
-    on at least one topic (KIP-679).
+    A transactional producer needs Write on its transactional id. Any other producer needs IdempotentWrite on the
+    cluster, or Write on at least one topic (KIP-679).
     """
     if case.body.transactional_id is not None:
         code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
@@ -50,7 +50,10 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 
 def _add_partitions(case: RequestUnderCheck) -> None:
-    """Authorize AddPartitionsToTxn. If a topic is rejected, all allowed ones get OPERATION_NOT_ATTEMPTED."""
+    """Authorize AddPartitionsToTxn.
+
+    If a topic is rejected, the request is not forwarded. The allowed topics then get OPERATION_NOT_ATTEMPTED.
+    """
     topics = case.body.v3_and_below_topics
     code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:

@@ -2,8 +2,8 @@
 
 Members of a share-partition receive parts of the same batches, and so do groups that read the same topic. The unit of
 the cache is a chunk, that is, the batches in one Fetch response for a topic partition. A chunk keeps the bytes of that
-response in memory, so it can be evicted only as a whole. The least recently used chunk of all partitions is evicted
-first.
+response in memory, so it can be evicted only as a whole. The cache first evicts the chunk that was least recently used
+in any partition.
 
 Small chunks that follow each other become one (`PackedBatches`). Otherwise a gateway that reads each record as soon as
 it arrives would hold several objects for each record.
@@ -38,7 +38,7 @@ class CacheKey(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The part of the log from `first_offset` to `last_offset` that one Fetch response contains.
+    """The part of the log from `first_offset` to `last_offset`, from one Fetch response or several that were joined.
 
     Offsets in this part that are in no batch do not exist, or no longer exist.
 
@@ -79,7 +79,8 @@ class BatchCache:
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
         """Add a chunk, and remove cached chunks inside it. Nothing is added if a cached chunk contains the new one.
 
-        A small chunk is joined with the previous one. Raises ValueError if the chunk contains no offset.
+        A small chunk is joined with the cached chunk that ends directly before it, if that is small as well. Raises
+        ValueError if the chunk contains no offset.
         """
         if chunk.first_offset > chunk.last_offset:
             raise ValueError(f"Empty chunk: {chunk.first_offset}..{chunk.last_offset}")
@@ -102,7 +103,8 @@ class BatchCache:
     def lookup(self, key: CacheKey, offset: int, max_bytes: int | None = None) -> Sequence[Chunk]:
         """Return consecutive chunks that contain the log from `offset` on; empty if `offset` is not cached.
 
-        If `max_bytes` is given, the result ends when the chunks after the first one have this size in total.
+        If `max_bytes` is given, the result ends with the chunk that reaches this total size. The first chunk does not
+        count, because `offset` may be near its end.
         """
         chunks = self._partitions.get(key, ())
         found: list[Chunk] = []
@@ -168,7 +170,10 @@ def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPar
 
 
 def _join(previous: Chunk, chunk: Chunk) -> Chunk | None:
-    """Return both chunks as one; None if they are too large, or if they are not one part of the log."""
+    """Return both chunks as one chunk.
+
+    Returns None if it would be too large, or if `chunk` does not start directly after `previous`.
+    """
     size = previous.size + chunk.size
     if size > MAX_JOINED_BYTES or previous.last_offset + 1 != chunk.first_offset:
         return None

@@ -31,7 +31,7 @@ class FetchStep(NamedTuple):
 
 
 class FetchSession:
-    """The partitions that are read from one broker, each with the offset that is read next."""
+    """A fetch session with one broker: the partitions that are read, each with the offset that is read next."""
 
     def __init__(self) -> None:
         self._offsets: dict[CacheKey, int] = {}
@@ -57,18 +57,24 @@ class FetchSession:
         self._offsets[key] = offset
 
     def remove(self, key: CacheKey) -> None:
-        """Stop reading a partition."""
+        """Stop reading a partition. The next request removes it from the broker's session."""
         self._offsets.pop(key, None)
 
     def next_step(self) -> FetchStep:
-        """Return the next request. `on_response` or `reset` must be called before the next call of this method."""
+        """Return the next request, and record its offsets as sent.
+
+        The caller must call `on_response` or `reset` before it calls this method again.
+        """
         changed = {key: offset for key, offset in self._offsets.items() if self._sent.get(key) != offset}
         forgotten = [key for key in self._sent if key not in self._offsets]
         self._sent = dict(self._offsets)
         return FetchStep(self._session_id, self._epoch, changed, forgotten)
 
     def on_response(self, session_id: int) -> None:
-        """Advance the epoch after a response without an error. Session id 0 means that the broker has no session."""
+        """Advance the epoch after a response without an error.
+
+        The session id 0 means that the broker has no session. The next request then names all partitions again.
+        """
         if session_id == NO_SESSION:
             self.reset()
             return

@@ -53,10 +53,10 @@ MAX_PAUSED = 10_000
 
 
 class LogReadError(ShareGroupError):
-    """The broker did not return a part of the log.
+    """A part of the log cannot be read.
 
-    `code` is the broker's error code; 0 if the response had no error and no records. `log_start_offset` is the first
-    offset of the log; -1 if unknown.
+    `code` is the broker's error code; 0 if the response had no error and no records. It is UNKNOWN_TOPIC_ID without a
+    request if the gateway knows no leader. `log_start_offset` is the first offset of the log; -1 if unknown.
     """
 
     def __init__(self, code: int, log_start_offset: int) -> None:
@@ -71,7 +71,7 @@ def is_out_of_range(error: BaseException) -> bool:
 
 
 class LogPosition(NamedTuple):
-    """A partition of a topic, and the isolation level with which it is read."""
+    """A log to read: a partition of a topic, and the isolation level. It does not contain an offset."""
 
     topic: Topic
     partition: int
@@ -84,7 +84,10 @@ class LogPosition(NamedTuple):
 
 
 class _Pause(NamedTuple):
-    """No read begins before `until` (event loop time, in seconds). `length_s` is the length of the pause."""
+    """A pause in reading a part of a log. No read begins before `until`, in seconds of the event loop's clock.
+
+    `length_s` is the length of the pause.
+    """
 
     until: float
     length_s: float
@@ -180,14 +183,17 @@ class LogReader:
         return chunk
 
     def _leader(self, position: LogPosition) -> Leader:
-        """Return the current leader. Raises LogReadError (UNKNOWN_TOPIC_ID) if there is none."""
+        """Return the current leader of the partition. Raises LogReadError (UNKNOWN_TOPIC_ID) if none is known."""
         leader = self._cluster.leader(position.topic.topic_id, position.partition)
         if leader is None:
             raise LogReadError(int(ErrorCode.UNKNOWN_TOPIC_ID), -1)
         return leader
 
     async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> _Fetched:
-        """Return the broker's response for the partition. Raises LogReadError if the response contains an error."""
+        """Fetch the log from `offset`, and return the broker's response for the partition.
+
+        Raises LogReadError if the response contains an error or does not contain the partition.
+        """
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
         response = await self._request(position, leader, request, newest)
@@ -212,7 +218,10 @@ class LogReader:
         return await self._cluster.while_leading(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
-        """Request the log start offset, because OFFSET_OUT_OF_RANGE errors lack it. Return -1 if it is unknown."""
+        """Request the log start offset from the leader and return it; -1 if it is unknown.
+
+        Called if a fetch response with the error OFFSET_OUT_OF_RANGE does not contain this offset.
+        """
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
         response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)

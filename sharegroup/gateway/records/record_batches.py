@@ -71,7 +71,7 @@ class PackedBatches:
 
     __slots__ = ("_data", "_rows")
 
-    #: base offset, last offset, start and end of its bytes, flags
+    #: The entry of one batch in `_rows`: base offset, last offset, start and end of its bytes in `_data`, flags.
     _ROW = struct.Struct("=qqIIB")
 
     def __init__(self, data: bytes = b"", rows: bytes = b"") -> None:
@@ -99,7 +99,7 @@ class PackedBatches:
         return len(self._data) + len(self._rows)
 
     def extended(self, batches: Iterable[RecordBatch]) -> PackedBatches:
-        """Return a sequence of these batches and `batches`. Their bytes are copied."""
+        """Return a new sequence of these batches followed by `batches`. The bytes of all batches are copied."""
         data: list[bytes | memoryview] = [self._data]
         rows, end = [self._rows], len(self._data)
         for batch in batches:
@@ -141,7 +141,10 @@ def read_batches(
 
 
 def _complete_batch(view: memoryview, position: int) -> memoryview | None:
-    """Return the batch at `position`; None if it is incomplete or `position` is the end."""
+    """Return the batch at `position`; None if it is incomplete or `position` is the end.
+
+    Raises CorruptRecordBatch if its magic is unknown, or its length or offset is invalid.
+    """
     rest = len(view) - position
     if rest < _PREFIX.size:
         return None
@@ -184,9 +187,10 @@ def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
 
 
 class _OpenAbortedTransactions:
-    """Tracks which aborted transactions are open at the current batch. Batches must be read in log order.
+    """The aborted transactions that are open at the current batch. Batches must be read in log order.
 
-    A producer is added at the first offset of its transaction and removed at its abort marker, as in Kafka's consumer.
+    `aborted` contains (producer id, first offset) of each aborted transaction, in any order. A producer is added at the
+    first offset of its transaction and removed at its abort marker, as in Kafka's consumer.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
@@ -222,7 +226,7 @@ def _control_type(data: memoryview) -> int:
             position = _skip_varint(data, position)
         return int(struct.unpack_from(">2xh", data, position)[0])
     except (IndexError, struct.error) as error:
-        raise CorruptRecordBatch("Control batch without a control record") from error
+        raise CorruptRecordBatch("Control batch does not contain a complete control record") from error
 
 
 def _skip_varint(data: memoryview, position: int) -> int:

@@ -46,7 +46,8 @@ class Limits(NamedTuple):
 class Slice(NamedTuple):
     """One partition of a ShareFetch response.
 
-    `slice_response` divides its ranges into `acquired`, `gaps` and `left`. Each of these is ascending and disjoint.
+    `slice_response` divides its argument `ranges` into `acquired`, `gaps` and `left`. Each of these is ascending and
+    disjoint.
 
     Attributes:
         acquired: the ranges to list in the response.
@@ -83,12 +84,12 @@ def leading_together(ranges: list[AcquiredRange], delivery_count_limit: int) -> 
 def slice_response(
     ranges: Sequence[AcquiredRange], batches: Sequence[RecordBatch], covered: OffsetRange | None, limits: Limits
 ) -> Slice:
-    """Divide `ranges` by the record batches of the log and the limits of the response.
+    """Divide `ranges` into those to send now, gaps, and those that stay in the buffer (see `Slice`).
 
-    `ranges` are acquired and not sent yet. `ranges` and `batches` are ascending and disjoint. `covered` is the part of
-    the log that has been read completely; None if nothing has been read. Acquired offsets in `covered` that are in no
-    data batch are therefore gaps. If the first offset of `left` is in `covered`, another call with `left` makes
-    progress.
+    `ranges` are acquired and not sent yet. `batches` are the record batches of the log. Both are ascending and
+    disjoint. `covered` is the part of the log that has been read completely; None if nothing has been read. Acquired
+    offsets in `covered` that are in no data batch are therefore gaps. If the first offset of `left` in the result is in
+    `covered`, another call with `left` makes progress.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -114,9 +115,9 @@ def slice_response(
 
 
 class _Walk:
-    """Iterates over the offsets of `ranges`. Adjacent ranges with the same delivery count are merged.
+    """A position in `ranges` that moves forward. Adjacent ranges with the same delivery count are merged.
 
-    `first` is the next offset.
+    `first` is the offset at the position. It has no meaning when `is_done` is True.
     """
 
     __slots__ = ("_count", "_last", "_next", "_ranges", "first", "is_done")
@@ -160,7 +161,10 @@ class _Walk:
 
 
 class _Response:
-    """The slice under construction, and its limits."""
+    """Builds a `Slice`, the part of the records that a response contains, within the limits.
+
+    `covered` has the same meaning as for `slice_response`.
+    """
 
     def __init__(self, covered: OffsetRange | None, limits: Limits) -> None:
         self._covered = covered if covered is not None else OffsetRange(0, -1)
@@ -185,7 +189,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add a batch to the response, and list its acquired offsets. An exact MaxRecords limits the list."""
+        """Add a batch to the response, and list its acquired offsets. If MaxRecords is exact, it limits the list."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset

@@ -121,7 +121,10 @@ class TailReader:
         broker.start()
 
     def _retry_later(self, position: LogPosition, offset: int) -> None:
-        """Read the partition again after a pause. Metadata is refreshed before, because the leader may have changed."""
+        """Read the partition again after a pause. Metadata is refreshed before, because the leader may have changed.
+
+        If its reads have failed for too long, it is removed and reported as lost instead.
+        """
         if self._is_lost(position.key, asyncio.get_running_loop().time()):
             return
         task = asyncio.ensure_future(self._retry(position, offset))
@@ -138,7 +141,7 @@ class TailReader:
     def _is_lost(self, key: CacheKey, failed_s: float) -> bool:
         """Record that a read of a partition failed at `failed_s`. Return whether its reads have failed for too long.
 
-        In that case, the partition is removed and reported as lost.
+        If they have failed for `LOST_AFTER_S`, the partition is removed and reported as lost.
         """
         if failed_s - self._failed_s.setdefault(key, failed_s) < LOST_AFTER_S:
             return False
@@ -273,7 +276,7 @@ class _BrokerTails:
                     pause_s = started_s + PACE_S - loop.time()
                 except UpstreamUnavailableError as error:
                     logger.info(
-                        "the ends of logs cannot be read from broker %(broker)d: %(error)s",
+                        "failed to read the ends of logs from broker %(broker)d; retrying: %(error)s",
                         LogFields(broker=self._node_id, error=error),
                     )
                     self._reader.on_failure(self.session, started_s)

@@ -8,7 +8,7 @@ _MEMORY_MS = 1_000
 
 
 class ArrivalRate:
-    """Counts events with an exponential decay, so that the events of the last second count most."""
+    """The current rate of events. Older events count less, so the rate is mostly that of the last second."""
 
     def __init__(self) -> None:
         self._count = 0.0

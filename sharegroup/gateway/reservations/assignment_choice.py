@@ -29,9 +29,10 @@ def choose_members(
 ) -> list[Assignment[M]]:
     """Divide `ranges` among `candidates`. The candidates that were served least recently must come first in the list.
 
-    Each candidate receives at most an equal share, or up to `at_least` records if that is more. If there are only a few
-    records, one member thus receives all of them. This saves rows, because each assignment costs a row. Offsets are
-    assigned in ascending order. Offsets for which no candidate has room stay unassigned.
+    Each candidate receives an equal share of the records or `at_least` records, whichever is more, but at most its
+    `room`. If there are only a few records, one member thus receives all of them. This saves rows, because each
+    assignment costs a row. Offsets are assigned in ascending order. Offsets for which no candidate has room stay
+    unassigned.
     """
     total = sum(last - first + 1 for first, last in ranges)
     left = list(ranges)

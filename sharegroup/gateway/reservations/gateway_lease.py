@@ -45,7 +45,7 @@ class GatewayLease:
         return now_ms + LEASE_MARGIN_MS < self.end_ms
 
     def record_assignment(self, now_ms: int) -> None:
-        """Record that records are being assigned. For `BUSY_LEASE_MS` from now, renewals are for a short lease.
+        """Record that records are being assigned. For `BUSY_LEASE_MS` from now, `renew` requests only a short lease.
 
         If the gateway is killed, its reserved records are then delivered to other members soon.
         """
@@ -59,7 +59,7 @@ class GatewayLease:
         return BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
 
     def renew(self, group_id: str, now_ms: int) -> None:
-        """Append a row that renews the lease, if less than half of the lease is left.
+        """Append a row that renews the lease if `is_due` is true, that is, if less than half of the lease is left.
 
         `group_id` is the id of any group that the job serves.
         """

@@ -7,7 +7,7 @@ It assigns each offset at most once, when the record has arrived. When half of t
 that members do not wait for the job while records arrive steadily. If the job responds slowly, slices are longer.
 
     reserved       RRRRRRRRRRRRRRRR      in the newest response
-    used           uuuuuu                assigned to members; the job may not have read the rows yet
+    used           uuuuuu                assigned to members; the job may not have read the `assign` rows yet
     log                  ......|         arrived but not used: assigned to the next member that waits
 
 A response contains all reserved offsets, including used ones whose `assign` rows the job has not read yet. Therefore
@@ -87,14 +87,14 @@ class PartitionReservation:
 
     @property
     def is_ample(self) -> bool:
-        """Whether no offsets are needed: more than half of the last slice is unused, and no response is missing."""
+        """Whether no offsets are needed: more than half of the last slice is unused, and no response is outstanding."""
         return 2 * self.unused_count > self._slice > 0 and not self._requests
 
     def may_request(self, now_ms: int) -> bool:
         """Return whether more offsets may be requested now.
 
-        At least half of the last slice (the offsets of one request) must be used. No response may be expected, and the
-        pause after a failure must have ended.
+        Three conditions must be true. At least half of the last slice (the offsets of one request) is used. No request
+        was sent in the last `LOST_AFTER_MS` whose response is still expected. The pause after a failure has ended.
         """
         if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
             return False
@@ -105,9 +105,10 @@ class PartitionReservation:
         self._requests[request_id] = now_ms
 
     def apply_response(self, response: ReserveResponse, now_ms: int) -> bool:
-        """Apply a response of the job.
+        """Apply the job's response to a request for offsets. Return whether it was applied.
 
-        Returns False if the response is not applied, because it is repeated, outdated, an error or of an earlier epoch.
+        A repeated or outdated response is not applied. An error or a response of an earlier epoch is not applied
+        either, and delays the next request by `FAILURE_PAUSE_MS`.
         """
         if response.id not in self._requests:
             return False
@@ -136,7 +137,10 @@ class PartitionReservation:
         return True
 
     def record_failure(self, request_id: str, now_ms: int) -> None:
-        """Record that the append of a request has failed. The row may be in the request topic nevertheless."""
+        """Record that the append of a request has failed, and delay the next request by `FAILURE_PAUSE_MS`.
+
+        The row may be in the request topic nevertheless. If the job then responds, the response is applied.
+        """
         if request_id in self._requests:
             self._requests[request_id] = None
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
@@ -184,7 +188,10 @@ class PartitionReservation:
         self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
-        """Begin a new epoch without offsets. The previous offsets have been returned, or their state is unknown."""
+        """Begin a new epoch without offsets.
+
+        The caller has returned the offsets of the previous epoch to the job, or does not know their state.
+        """
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()

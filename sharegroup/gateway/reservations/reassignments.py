@@ -1,9 +1,10 @@
 """Delivers records that a member releases to members that wait at this gateway, without waiting for the job.
 
-A release is certain to succeed if the member's locks and session are valid when its row is appended. The gateway can
-therefore choose the next member itself. One `reassign` row contains both the release and the new delivery, so that the
-job cannot give the records to another member in between. As with reserved records, the records are sent when the row is
-durable and was appended in time. Otherwise the row has no effect, and the records are released as usual.
+A release is certain to succeed if the member's locks and lease are valid when the row of the release is appended. The
+gateway can therefore choose the next member itself. One `reassign` row contains both the release and the new delivery,
+so that the job cannot deliver the records to another member in between. The records are sent to the next member when
+the row is durable and was appended in time. If it was appended too late, the row has no effect, and the records are
+released as usual.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from sharegroup.protocol.rows.reservation_requests import ReassignRequest
 from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
 
-#: After a notice that members of other gateways wait for records, released records go to the job for this time. While
-#: members wait, the job sends such a notice every half second.
+#: After a notice of the job that members of other gateways wait for records, this gateway passes no records on for this
+#: time. While members wait, the job sends such a notice every half second.
 WANTED_ELSEWHERE_MS = 1_000
 
 
@@ -60,11 +61,14 @@ class Reassignments:
         self._is_closed = False
 
     def close(self) -> None:
-        """Pass nothing on from now on, because the gateway is shutting down."""
+        """Pass no more records on, because the gateway is shutting down. All releases then go to the job."""
         self._is_closed = True
 
     def on_wanted(self, key: SharePartitionKey) -> None:
-        """Let the job decide about released records for a while, because members of other gateways wait for records."""
+        """Pass no records on for `WANTED_ELSEWHERE_MS`, because members of other gateways wait for records.
+
+        The job then decides which member receives the released records.
+        """
         now_ms = self._job.now_ms()
         if key not in self._wanted_until_ms:
             self._wanted_until_ms = {other: ms for other, ms in self._wanted_until_ms.items() if now_ms < ms}
@@ -94,7 +98,7 @@ class Reassignments:
         return found
 
     def _receivers(self, member: MemberPartition) -> list[MemberPartition]:
-        """Return the waiting members. The member that releases the records comes last, if it waits for more."""
+        """Return the waiting members. If `member`, which releases the records, waits for more, it comes last."""
         waiting = [each for each in self._waiting(member.key) if each is not member]
         is_waiting = member.can_be_assigned and self._delivery.lease(member).is_valid_at(self._job.now_ms())
         return [*waiting, member] if is_waiting else waiting

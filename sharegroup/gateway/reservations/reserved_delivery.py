@@ -44,9 +44,9 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is returned when no member has waited for `IDLE_MS` and records have arrived. Members of other gateways
-#: can then receive these records. If no records have arrived, it is returned only after `EMPTY_IDLE_MS`, because each
-#: reservation costs two rows.
+#: A reservation is returned if its records have arrived but no member was waiting during the last `IDLE_MS`. Members of
+#: other gateways can then receive these records. If no records have arrived, it is returned only after `EMPTY_IDLE_MS`
+#: without a waiting member, because each reservation costs two rows.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: The leases of a group's members are looked up again when the longest of these leases has only this time left.
 MEMBERS_MS = 5_000
@@ -95,7 +95,7 @@ class ReservedDelivery:
 
     @property
     def reserved_records(self) -> int:
-        """The number of offsets that are reserved but not assigned. May be called on another thread."""
+        """The number of offsets that are reserved but not assigned. This property can be read on any thread."""
         return sum(partition.reservation.unused_count for partition in list(self._partitions.values()))
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class ReservedDelivery:
     def _on_acquired(self, key: SharePartitionKey, acquired: Sequence[AcquiredRange]) -> None:
         """Count records that a micro-batch acquired, because the number of offsets to reserve depends on their rate.
 
-        Also return this gateway's reservation to the job if new records still get offsets before it. These offsets may
-        have been reserved for a gateway that has stopped, and only micro-batches acquire the records there. The next
-        reservation of this gateway then begins at the end of the log.
+        If new records arrive at offsets before this gateway's reservation, also return the reservation to the job. The
+        offsets in front may have been reserved for a gateway that has stopped. Only micro-batches acquire the records
+        there. The next reservation of this gateway begins at the end of the log.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -297,7 +297,10 @@ class ReservedDelivery:
                 self._tails.remove(log)
 
     def _give_back(self, partition: ReservedPartition) -> None:
-        """Return the reservation to the job. Members keep the records that were already assigned to them."""
+        """Return the reservation to the job, and stop reading new records for it.
+
+        Members keep the records that were already assigned to them.
+        """
         reservation = partition.reservation
         partition.quiet_until_ms = 0
         if reservation.may_hold:
@@ -313,14 +316,15 @@ class ReservedDelivery:
     def _append_unreserve(self, row: UnreserveRequest) -> None:
         """Append a row that returns a reservation, and retry until the append succeeds.
 
-        Without this row, the reservation would last until the gateway stops.
+        Without this row, the job would keep the offsets reserved for as long as this gateway renews its lease.
         """
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:
         """Return whether the group has always had a member at this gateway since the reservation began.
 
-        While the group had no member, an administrator may have reset its offsets.
+        If the group was without a member, an administrator may have reset its offsets. The reservation must then not be
+        used. This method also updates `has_member_until_ms` of `partition` from the current leases of the members.
         """
         leases = self._leases_of.setdefault(partition.key.group_id, {})
         for member in partition.members:
@@ -372,7 +376,7 @@ class ReservedDelivery:
             appended = self._job.append(row)
         except JobUnavailableError as error:
             logger.info(
-                "%(share_partition)s: failed to assign records to a member, they stay reserved: %(error)s",
+                "%(share_partition)s: failed to assign records to a member; the records stay reserved: %(error)s",
                 LogFields(share_partition=partition.key, error=error),
             )
             return False
@@ -396,10 +400,10 @@ class ReservedDelivery:
     ) -> None:
         """Add the records of an assignment to the member's buffer if the job will certainly apply the row.
 
-        If the row was appended too late or the outcome of the append is unknown, the records are not sent. The job may
-        apply the row nevertheless. The records then become available when their locks expire. No row returns them,
-        because the member may have acquired them from the job since then. If the row was appended in time but the
-        member has left, a row returns the records.
+        If the row was appended too late or the outcome of the append is unknown, the records are not sent. The rest of
+        the reservation is then returned to the job. The job may apply the row nevertheless. The records then become
+        available when their locks expire. No row returns them, because the member may have acquired them from the job
+        since then. If the row was appended in time but the member has left, a row returns the records.
         """
         chosen_s = asyncio.get_running_loop().time()
         try:
@@ -419,7 +423,7 @@ class ReservedDelivery:
         self._assigned.deliver(member, acquired, Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s))
 
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
-        """Return the waiting members that are certainly in the group. The ones served least recently come first."""
+        """Return the waiting members that are certainly in the group. Members served least recently come first."""
         return [member for member in partition.waiting() if self._assigned.lease(member).is_valid_at(now_ms)]
 
     def _waiting_for(self, key: SharePartitionKey) -> list[MemberPartition]:

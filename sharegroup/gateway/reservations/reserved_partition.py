@@ -14,7 +14,7 @@ from sharegroup.types import SharePartitionKey
 
 
 class ReservedPartition:
-    """The reservation of a share-partition, and the members that wait for its records."""
+    """A share-partition with reserved offsets: its reservation, and the members that wait for records."""
 
     def __init__(self, key: SharePartitionKey, epochs: Iterator[int], now_ms: int) -> None:
         self.key = key
@@ -26,18 +26,21 @@ class ReservedPartition:
         self.rate = ArrivalRate()
         #: The last time at which a member waited. Only members that are certainly in the group count.
         self.waited_ms = now_ms
-        #: Until this time, upkeep and waiting members need no work here. It is set to 0 when records arrive, the job
-        #: responds, or the reservation ends.
+        #: Until this time, `ReservedDelivery` does nothing for this share-partition in its upkeep or when a member
+        #: waits. It is set to 0 when records arrive, the job responds, or the reservation ends.
         self.quiet_until_ms = 0
         #: The log whose end is read for this reservation (None: no log is read), and the offset up to which this log
         #: has been read.
         self.log: CacheKey | None = None
         self.end_offset = 0
-        #: The time until which the group certainly has a member at this gateway; -1 if unknown. Until this time, the
-        #: group has had a member without interruption since the reservation began.
+        #: The time until which the group certainly has a member at this gateway; -1 if unknown. From the beginning of
+        #: the reservation to this time, the group is never without a member.
         self.has_member_until_ms = -1
 
     def waiting(self) -> list[MemberPartition]:
-        """Return the members that wait now. The members that were served least recently come first."""
+        """Return the members that wait now, and remove all others from `members`.
+
+        The members that were served least recently come first.
+        """
         self.members = {member: None for member in self.members if member.can_be_assigned}
         return list(self.members)

@@ -12,8 +12,8 @@ class Consumption:
     Processing lasts from a delivery until the member sends its next fetch or has acknowledged all records. The time in
     which the member waits for records is excluded, because it depends on the speed of the job.
 
-    If the member takes longer than usual for its last delivery, the rate decreases immediately. The rate of a member
-    that has stopped therefore goes down.
+    If the member takes longer than usual for a delivery, `rate` returns less even before the member has finished it.
+    The rate of a member that has stopped therefore goes down.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ _MARGIN_TRIPS = 3
 
 
 class Credit:
-    """Adapts the number of records that are requested for a member to its behaviour. All times are in ms.
+    """Computes how many records to request for one member, from the member's behaviour. All times are in ms.
 
     Args:
         max_records: the most records to acquire for the member, at most `share.partition.max.record.locks`.
@@ -76,7 +76,7 @@ class Credit:
 
     @property
     def wanted(self) -> int:
-        """The number of records to request for the member's newest fetch, without read-ahead; 0 before the first."""
+        """The number of records to request for the member's newest fetch, without read-ahead; 0 before any fetch."""
         return self._wanted
 
     # -- what the client does ------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Credit:
         return self._last_was_full
 
     def share_locks(self, locks: int, members: int) -> None:
-        """Limit the member to an equal share of the share-partition's `locks`. `members` is the number of shares."""
+        """Limit the member to an equal share of the share-partition's `locks`, which `members` members share."""
         self._limit = max(1, min(locks // max(1, members), self._max_records))
         self._wanted = min(self._wanted, self._limit)
         self._is_alone = members <= 1
@@ -135,7 +135,7 @@ class Credit:
     # -- what the job does ---------------------------------------------------------------------------------------------
 
     def records_to_request(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
-        """Return how many records to request now; None if no request is needed.
+        """Return how many records to request now; None if no request is needed. This may also change `target`.
 
         No request is needed while the buffer has at least half the target. While no fetch waits, a request is made only
         if read-ahead is allowed. `buffered` is the number of records in the buffer. `is_waiting` is True if a fetch of
@@ -172,7 +172,10 @@ class Credit:
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
     def shrink(self) -> None:
-        """Halve the target, because few records are available or locks in the buffer have nearly expired."""
+        """Halve the target, because few records are available or locks in the buffer have nearly expired.
+
+        The target stays at least `wanted`.
+        """
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
 
@@ -181,13 +184,19 @@ class Credit:
         return int((self._consumption.rate(now_ms) or 0.0) * for_ms)
 
     def restrict(self, target: int, until_ms: int) -> None:
-        """Reduce the target to `target`, and stop read-ahead until `until_ms`, because other members wait."""
+        """Set the target to `target`, but at least to `wanted`. Stop read-ahead until `until_ms`.
+
+        Called when other members wait for the buffered records.
+        """
         self._target = max(self._wanted, target)
         self._last_was_full = False
         self._not_ahead_before_ms = until_ms
 
     def _round_trip_of(self, demand: FetchDemand, now_ms: int) -> float:
-        """Return the round trip time of a demand. Exclude the time that it waited for other demands, if possible."""
+        """Return the round trip time of a demand.
+
+        If an earlier round trip is known, the time that the demand may have waited for other demands is excluded.
+        """
         took_ms = max(1.0, now_ms - demand.sent_ms)
         if not (demand.linger_ms and self._round_trip_ms):
             return took_ms

@@ -72,7 +72,10 @@ class Holdings:
         return iter(self._ranges)
 
     def add(self, grants: Iterable[LockedRange], now_ms: int) -> None:
-        """Add the ranges of a response that is being sent. Ranges with expired locks may be removed."""
+        """Add the ranges of a response that is being sent.
+
+        If there are many ranges, this call also removes earlier ranges whose locks have expired.
+        """
         for first, last, delivery_count, lock_deadline_ms in grants:
             self._ranges.assign(first, last, Delivery(lock_deadline_ms, delivery_count))
             self._highest = max(self._highest, last)

@@ -42,7 +42,8 @@ class Identity(NamedTuple):
 class MemberIdentities:
     """Maps each client process to its member. The key is the group and the member id that the process sent.
 
-    The id of the member is another one only for static members. Must be created on the event loop.
+    For a dynamic member, this id is also the id of the member. A static member can have a different id, which the group
+    coordinator returns. Must be created on the event loop.
     """
 
     def __init__(self, group_configs: GroupConfigs) -> None:

@@ -17,7 +17,7 @@ MAX_KEPT = 100_000
 
 
 class Lease:
-    """The time until which a member is certainly in its group. After a call of `end`, it is never valid again."""
+    """The time until which a member is certainly in its group. After `end` was called, it is never valid again."""
 
     __slots__ = ("_deadline_ms", "_is_over")
 

@@ -1,8 +1,8 @@
-"""The records of one member in one share-partition, at the node that the member fetches from.
+"""The records of one member in one share-partition, as this gateway stores them.
 
 Records that the job has acquired for the member wait in the read-ahead buffer. Records that were sent to the member are
-in the holdings. The gateway checks acknowledgements against the holdings. It can then answer some of them before the
-job has processed them.
+in the holdings. The gateway checks acknowledgements against the holdings. It can then answer some acknowledgements
+before the job has processed them.
 
 The buffer and the holdings are lost if the gateway fails. That does no harm, because the job stores which member holds
 which records. A new session first returns these records to the job.
@@ -66,7 +66,7 @@ NOT_HELD: AckResult = (
 
 
 class MemberPartition:
-    """Requests one member's records of one share-partition from the job, delivers them and acknowledges them.
+    """One member in one share-partition. Requests records from the job, delivers them and acknowledges them.
 
     `arrived` is called when a waiting fetch should check the buffer again. `incarnation_id` identifies the client
     process of a static member; it is None for a dynamic member. If the leader of the partition changes, this object
@@ -103,10 +103,12 @@ class MemberPartition:
         #: The id of the last demand, and the number of the job's responses to demands. A response to a demand that was
         #: replaced by a later one is not counted.
         self._last_id, self.rounds = "", 0
-        #: Called when a fetch of the client waits for records. None if this gateway does not reserve records.
+        #: Called with this object and the time in ms when a fetch of the client waits for records. None if this gateway
+        #: does not reserve records.
         self.on_wait: Callable[[MemberPartition, int], None] | None = None
-        #: Called with records that the member releases, and the time until which the release is certain. Returns the
-        #: rows that pass records on to waiting members, each with a task whose result is the append time.
+        #: Called with this object, the records that the member releases, and the time (in ms) until which the release
+        #: is certain to succeed. Returns the rows that pass records on to waiting members. Each row has a task whose
+        #: result is the append time of the row.
         self.on_release: ReleaseHandler = lambda member, released, valid_until_ms: ()
         #: Called with the share-partition and the records that a micro-batch acquired for the member.
         self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
@@ -159,7 +161,7 @@ class MemberPartition:
     def reassignment(
         self, acquired: Sequence[AcquiredRange], receiver: MemberPartition, lock_duration_ms: int, valid_until_ms: int
     ) -> ReassignRequest:
-        """Return a row that releases records of this member and delivers them to another one.
+        """Return a row that releases records of this member and delivers them to `receiver`.
 
         The row has no effect if it is appended after `valid_until_ms`.
         """
@@ -174,7 +176,10 @@ class MemberPartition:
         )
 
     def add_assigned(self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool) -> None:
-        """Buffer records after their assignment is durable. If the session has ended, return them to the job."""
+        """Buffer records whose assignment to the member is durable.
+
+        If the session has ended, the records go back to the job instead.
+        """
         if self._is_closed:
             if not self._is_released:  # else the release row has returned them
                 self.unacquire(ranges)
@@ -220,7 +225,7 @@ class MemberPartition:
             return
         if response.error_code:
             logger.warning(
-                "%(share_partition)s: fetch for member %(member)s failed, retrying: %(error)s",
+                "%(share_partition)s: the job rejected a request for records of member %(member)s; retrying: %(error)s",
                 LogFields(share_partition=self.key, member=self.member_id, error=response.error_message),
             )
             self._demand_failed(response.id)
@@ -246,10 +251,11 @@ class MemberPartition:
         self.on_change()
 
     def deliver(self, taken: Slice, now_ms: int) -> int | None:
-        """Move the records of a response from the read-ahead buffer to the holdings, and acknowledge gaps.
+        """Move records that are about to be sent to the member from the read-ahead buffer to the holdings.
 
-        `taken` is a result of `slice_response`. Its gaps are offsets that have no record. Returns when the first lock
-        of the moved records ends, in ms since the epoch; None if no records were moved.
+        `taken` is a result of `slice_response` and contains these records. It also contains gaps, that is, offsets that
+        have no record. This method acknowledges the gaps. Returns when the first lock of the moved records ends, in ms
+        since the epoch; None if no records were moved.
         """
         self._acknowledge_gaps(taken.gaps)
         sent = self.read_ahead.locked_ranges(taken.acquired)
@@ -273,13 +279,14 @@ class MemberPartition:
     def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
         """Withdraw the records in `taken` if their locks nearly expired while the response to the client was built.
 
-        The records are then returned to the job, and the result is True: the caller must remove them from the response.
-        `lock_deadline_ms` is when the first of the locks ends.
+        Withdrawn records are returned to the job. Returns True if the records were withdrawn. The caller must then
+        remove them from the response. `lock_deadline_ms` is when the first of the locks ends.
         """
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
         logger.info(
-            "%(share_partition)s: records released, not sent to member %(member)s: their locks expire too soon",
+            "%(share_partition)s: records were released instead of sent to member %(member)s, because their locks have "
+            "nearly expired",
             LogFields(share_partition=self.key, member=self.member_id),
         )
         self.holdings.discard(taken.acquired)
@@ -323,7 +330,7 @@ class MemberPartition:
         self.unacquire(self.read_ahead.remove_all())
 
     def forget(self) -> None:
-        """Return all buffered records to the job and cancel the demand, because the member has stopped fetching.
+        """Return all buffered records to the job and cancel the open demand, because the member has stopped fetching.
 
         The member keeps the records that it was sent, and may fetch again.
         """
@@ -331,12 +338,15 @@ class MemberPartition:
         self.unacquire_read_ahead()
 
     def drain(self) -> None:
-        """Return all buffered records to the job, and later also those in a response to an earlier demand."""
+        """Cancel the open demand, and return all buffered records to the job.
+
+        If a response to an earlier demand arrives later, its records are returned as well.
+        """
         self._cancel_demand()
         self.unacquire(self.read_ahead.close())
 
     def _cancel_demand(self) -> None:
-        """Cancel the demand that waits at the job, so that it acquires no records that the member does not fetch."""
+        """Cancel the demand that waits at the job. Otherwise the job could acquire records that nobody fetches."""
         if self.read_ahead.mark_demand_lost():
             header = self._row_header(self._job.reply_to)
             self._job.append_soon(FetchRequest(*header, max_records=0, max_wait_ms=self._demand_wait_ms))
@@ -346,9 +356,9 @@ class MemberPartition:
     def open(self) -> None:
         """Start a new session, so that the job releases all records that the member held through any gateway.
 
-        For a dynamic member, a request to release them is sent to the job. For a static member, none is sent: its first
-        demand contains the time at which the session was opened. When the job reads this demand, it releases the
-        records, and the static member acquires them before other members can.
+        For a dynamic member, a request to release them is sent to the job. For a static member, none is sent, because
+        its first demand contains the time at which the session was opened. When the job reads this demand, it releases
+        the records, and the static member acquires them before other members can.
         """
         if self.is_static:
             self._opened_ms, self._opening_id, self._has_opened = self._job.now_ms(), "", False
@@ -401,9 +411,9 @@ class MemberPartition:
         self.on_change()
 
     def discard_before(self, log_start_offset: int) -> bool:
-        """Discard buffered offsets below the log start offset. Return whether there were any.
+        """Discard buffered offsets below the log start offset. Return whether any were discarded.
 
-        No row is needed, because the job itself detects the new log start offset.
+        No row is sent to the job, because the job itself detects the new log start offset.
         """
         lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
         gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
@@ -463,9 +473,9 @@ class MemberPartition:
     def _reassign_released(
         self, batches: Sequence[AcknowledgementBatch], held: AcknowledgedRanges, lease: Lease, now_ms: int
     ) -> tuple[Sequence[AcknowledgementBatch], list[Awaitable[AckResult]]]:
-        """Pass released records on to waiting members.
+        """Pass the records that `batches` release on to waiting members.
 
-        Returns the acknowledgements that must still be sent, and the results of those that were passed on.
+        Returns the acknowledgements that must still be sent, and the results of the releases that were passed on.
         """
         released, others = split_released(batches)
         found = self.holdings.find_acknowledged(release_batches(released), now_ms) if released else None
@@ -531,7 +541,10 @@ class MemberPartition:
         if append_ms > held.deadline_ms:
             return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
         if not lease.is_valid_at(append_ms):  # the job may have accepted it or not
-            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the member may have left its group before that"
+            return (
+                int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+                "the member may have left its group before the acknowledgement was in the log",
+            )
         self.holdings.apply_accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
@@ -580,7 +593,10 @@ async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """Merge ascending ranges so that at most `most` are left, for a row. The result may cover additional offsets."""
+    """Merge ascending ranges until at most `most` are left, which limits the size of a row.
+
+    The merged ranges may contain offsets that were in no range.
+    """
     size = -(-len(ranges) // most)
     parts = (ranges[first : first + size] for first in range(0, len(ranges), size))
     return [OffsetRange(part[0].first_offset, part[-1].last_offset) for part in parts]

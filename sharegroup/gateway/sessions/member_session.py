@@ -50,8 +50,9 @@ class FetchLimits(NamedTuple):
 class MemberSession:
     """Serves the fetches and acknowledgements of one share session.
 
-    `make` creates the MemberPartition of a share-partition when the session first uses it. `group_config` returns the
-    current config of the group.
+    `make` creates the MemberPartition of a share-partition when the session first uses it. Its arguments are the
+    partition and a function that the MemberPartition calls after a change. `group_config` returns the current config of
+    the group.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class MemberSession:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     def get_partition(self, key: TopicIdPartition) -> MemberPartition:
-        """Return the MemberPartition of a share-partition. It is created at the first call."""
+        """Return the MemberPartition of a share-partition. It is created at the first call for this partition."""
         found = self._partitions.get(key)
         if found is None:
             found = self._partitions[key] = self._make(key, functools.partial(self._on_change, key))
@@ -247,7 +248,7 @@ class MemberSession:
         now_ms: Callable[[], int],
         may_wait: bool = False,
     ) -> PartitionRecords | None:
-        """Return records of a partition from its buffer, within the limits; None if nothing can be sent now.
+        """Take records of a partition from its buffer and return them; None if nothing can be sent now.
 
         Args:
             key: the partition.
@@ -256,6 +257,7 @@ class MemberSession:
             is_first: whether the response is still empty, so that a batch may exceed MaxBytes.
             now_ms: a function that returns the brokers' time. It is called again after reading, which takes time.
             may_wait: whether the fetch may wait until the rest of a partly acquired record batch has been acquired.
+                While it waits, the result is None.
         """
         partition = self.get_partition(key)
         buffer = partition.read_ahead
@@ -291,17 +293,18 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
-        """Withdraw the records `found` if their locks have nearly expired, as `MemberPartition.withdraw_if_expiring`.
+        """Withdraw the records `found` if their locks have nearly expired (see `MemberPartition.withdraw_if_expiring`).
 
-        The result is True if they were withdrawn: the caller must remove them from the response.
+        Returns True if they were withdrawn. The caller must then remove them from the response.
         """
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
-        """Read the log from `offset` into the cache. Return False if that is impossible now.
+        """Read the log from `offset` into the cache. Return False if the log cannot be read now.
 
-        After the result True, the caller must get the buffer's ranges again, because they may have changed meanwhile.
+        After True, the caller must get the buffer's ranges again, because they may have changed meanwhile. After False,
+        the next `wait` ends when the read may be retried.
         """
         if not self._reader.pause_s(position, offset):
             try:

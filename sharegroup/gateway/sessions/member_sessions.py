@@ -53,8 +53,8 @@ DEMAND_WAIT_MS = 300_000
 #: If no response arrives within `DEMAND_WAIT_MS` plus this time, the demand was lost when the job restarted. The demand
 #: is then sent again.
 LOST_AFTER_MS = 10_000
-#: If other members have waited for this long, a member keeps only the buffered records that it consumes in this time.
-#: This time is about two micro-batches.
+#: If a member of this gateway has waited for records for this time (in ms), the other members give up buffered records.
+#: Each keeps only those that it consumes in this time, which is about the length of two micro-batches.
 KEEP_MS = 500
 #: How often the locks of each share-partition are divided among its members.
 SHARE_INTERVAL_MS = 500
@@ -84,7 +84,8 @@ class MemberSessions:
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
-        #: Called when a fetch of a member waits; None if this gateway does not reserve offsets.
+        #: Called with the member's state and the time in ms when a fetch of the member waits for records. None if this
+        #: gateway does not reserve offsets.
         self.on_wait: Callable[[MemberPartition, int], None] | None = None
         #: Called with the share-partition and the records that a micro-batch acquired for a member.
         self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
@@ -104,14 +105,17 @@ class MemberSessions:
         return self._nodes[node_id]
 
     def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
-        """Raise RequestError (SHARE_SESSION_NOT_FOUND) if the session has ended since the request arrived."""
+        """Raise RequestError (SHARE_SESSION_NOT_FOUND) if the session has ended since the request arrived.
+
+        A request that itself ends the session is not checked.
+        """
         session = context.session
         if context.kind is not ContextKind.FINAL and self.sessions_at(node_id).get(*session.key) is not session:
             problem = f"the share session of member {session.key.member_id} ended during the request"
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
 
     def get_served(self, session: ShareSession) -> MemberSession:
-        """Return the MemberSession that serves a session. It is created at the first call."""
+        """Return the MemberSession that serves a share session. It is created at the first call for this session."""
         if session not in self._served:
             self._served[session] = MemberSession(
                 session,
@@ -199,7 +203,10 @@ class MemberSessions:
             self.end_session(session)
 
     def upkeep(self) -> None:
-        """Return to the job the buffered records that members will not use in time or that other members wait for."""
+        """Return to the job the buffered records that members will not use in time or that other members wait for.
+
+        Every `SHARE_INTERVAL_MS`, also divide the locks of each share-partition among its members.
+        """
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         buffered: list[MemberPartition] = []
@@ -261,7 +268,7 @@ class MemberSessions:
                     self._on_topic_deleted(parse_topic_id(row.topic_id))
                 except ValueError:
                     logger.warning(
-                        "ignored a topic deletion by the job: invalid topic id %(topic_id)r",
+                        "ignored a notice of the job that a topic was deleted: the topic id %(topic_id)r is invalid",
                         LogFields(topic_id=row.topic_id),
                     )
 

@@ -22,7 +22,7 @@ GRACE_S = 0.2
 class OpenAcknowledgements:
     """The acknowledgements whose outcome is not known yet, for all members of this gateway.
 
-    `holds` returns whether a member has records that it may acknowledge.
+    In all methods, `process` identifies the member. `holds` returns whether a member has records to acknowledge.
     """
 
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
@@ -46,7 +46,8 @@ class OpenAcknowledgements:
         """Wait until the outcomes of all acknowledgements of a member are known. Call it before the member leaves.
 
         The member may still send acknowledgements on another connection. If it holds records, it therefore has
-        `GRACE_S` seconds to acknowledge them or to close its share session. Each outcome has a timeout.
+        `GRACE_S` seconds to acknowledge them or to close its share session. The wait always ends, because each outcome
+        has a timeout.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):

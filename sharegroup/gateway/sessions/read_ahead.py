@@ -35,12 +35,13 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: When the missing records of a record batch were last requested: the last offset of the batch that had been
-        #: acquired by then. None before the first such request.
+        #: Set when the missing records of a partly acquired record batch are requested: the last offset of the batch
+        #: that was acquired at that time. None before the first such request.
         self._rest_behind: int | None = None
-        #: Whether a fetch waited when the newest records were requested. If they were read ahead or come from this
-        #: gateway's reservation, the rest of their record batch is not awaited: the member does not wait longer than it
-        #: has to, and the gateway may assign reserved records to another member.
+        #: Whether a fetch waited when the newest records were requested. Only then can a fetch wait for the rest of
+        #: their record batch. It is False if the records were read ahead, because the member must not wait longer than
+        #: necessary. It is also False if they come from this gateway's reservation, because the gateway may assign the
+        #: rest to another member.
         self._is_demanded = False
 
     @property
@@ -54,7 +55,10 @@ class ReadAhead:
         return self._is_waiting
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
-        """Return whether a fetch waits and the member was sent nothing from this share-partition for `for_ms`."""
+        """Return whether a fetch waits and the member has been without records for at least `for_ms`.
+
+        This time begins with the first wait after the last delivery.
+        """
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
@@ -75,13 +79,17 @@ class ReadAhead:
         return self._buffer.readable_ranges(MAX_RANGES)
 
     def locked_ranges(self, ranges: Sequence[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges` with their locks. A range may have fields after its two offsets."""
+        """Return the buffered parts of `ranges`, each with the end of its lock.
+
+        Each of `ranges` begins with its first and last offset, and may have other fields.
+        """
         return self._buffer.locked_ranges(ranges)
 
     def remove(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
-        """Remove the result of `slice_response` from the buffer: ranges that are sent to the client, and gaps.
+        """Remove ranges that are sent to the client (`acquired`) and offsets without a record (`gaps`) from the buffer.
 
-        Returns when the first lock of the sent ranges ends, which the response must contain; None if nothing is sent.
+        Both are from a result of `slice_response`. Returns the time in ms at which the first lock of the sent ranges
+        ends; None if nothing is sent.
         """
         self._buffer.remove(gaps)
         shortest = self._buffer.remove(acquired)
@@ -120,13 +128,17 @@ class ReadAhead:
         return self.credit.records_to_request(self.buffered, self._is_starved, now_ms)
 
     def records_to_complete_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
-        """Return how many records to request so that the record batch in which `part` ends becomes complete.
+        """Return how many records to request so that the last record batch of `part` is acquired completely.
 
-        `part` are acquired ranges that could be sent now. `rest` is the number of records that the batch lacks.
+        `part` are acquired ranges that could be sent now. `rest` is the number of records that its last batch lacks.
 
-        Returns 0 if the fetch waits without a request, because the response to an open demand may contain the rest.
-        Returns None if `part` is sent as it is. Reasons are that the batch is complete, that other members hold the
-        rest, that the member may not be sent that many records, or that `part` was read ahead.
+        Returns 0 if the fetch must wait but no request is needed, because an open demand may return the rest. Returns
+        None if the fetch need not wait, for one of these reasons:
+
+        - The batch is complete.
+        - Other members probably hold the rest.
+        - The limits of the member do not allow the complete batch.
+        - `part` was read ahead.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
@@ -146,7 +158,10 @@ class ReadAhead:
     def record_demand(
         self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False
     ) -> None:
-        """Record a demand that was sent to the job. It replaces the standing demand."""
+        """Store the demand that was just sent to the job. It replaces the previous demand at the job.
+
+        `is_round` is described at `FetchDemand`.
+        """
         self._demands.add(FetchDemand(demand_id, now_ms, records, not self._is_starved, linger_ms, is_round))
         self.credit.record_demand()
 
@@ -220,7 +235,7 @@ class ReadAhead:
         """Remove and return the ranges that the member will not consume within `keep_ms`, from the end of the buffer.
 
         Called when other members wait for records. The caller must return the ranges to the job. For the next
-        `keep_ms`, there is no further read-ahead.
+        `keep_ms`, there is no further read-ahead. Nothing is removed while a fetch of the member itself waits.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:

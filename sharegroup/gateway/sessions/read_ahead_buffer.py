@@ -1,4 +1,7 @@
-"""Buffers ranges that were acquired for a member but not sent yet, each with the end of its lock. No I/O, no clock."""
+"""Buffers offset ranges that were acquired for a member but not sent yet, each with the end of its lock.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,25 @@ class _Delivery(NamedTuple):
 
 
 class ReadAheadBuffer:
-    """Disjoint buffered ranges in offset order. `len` is the number of offsets. Times are in ms since the epoch."""
+    """A buffer of disjoint acquired ranges, in offset order. Times are in ms since the epoch.
+
+    `len()` returns the number of offsets in the buffer, not the number of ranges.
+    """
 
     def __init__(self) -> None:
         self._ranges: RangeMap[_Delivery] = RangeMap()
         self._by_deadline: Counter[int] = Counter()
-        #: The number of offsets.
+        #: The number of buffered offsets.
         self.size = 0
 
     def __len__(self) -> int:
         return self.size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Add ranges that were acquired together. These newer ranges replace overlapping ones."""
+        """Add ranges that were acquired together, so that their locks end at the same time.
+
+        Offsets that are already buffered get the new values.
+        """
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
@@ -72,7 +81,10 @@ class ReadAheadBuffer:
         return ReadableRanges(ranges, read_committed)
 
     def locked_ranges(self, ranges: Iterable[Sequence[int]]) -> list[LockedRange]:
-        """Return the buffered parts of `ranges` with their locks. A range may have fields after its two offsets."""
+        """Return the buffered parts of `ranges`, each with the end of its lock.
+
+        Each of `ranges` begins with its first and last offset, and may have other fields.
+        """
         return [
             LockedRange(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
             for entry in ranges
@@ -103,7 +115,7 @@ class ReadAheadBuffer:
         return cut[::-1]
 
     def remove_expiring(self, deadline_ms: int) -> list[AcquiredRange]:
-        """Remove and return the ranges whose locks end by `deadline_ms`, in ascending order."""
+        """Remove and return the ranges whose locks end at or before `deadline_ms`, in ascending order."""
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
             return []

@@ -1,4 +1,4 @@
-"""Requests the metadata of all topics. Clients receive it undecoded, the gateway itself uses it decoded."""
+"""Requests the metadata of all topics. Clients receive it undecoded. The gateway decodes it for its own use."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class DecodedMetadata:
-    """Decodes the metadata of all topics. Only topics whose bytes have changed since the last call are decoded."""
+    """The decoded metadata of all topics. `decode` updates it, and decodes only topics whose bytes have changed."""
 
     def __init__(self) -> None:
         self._last: tuple[MetadataBytes, MetadataResponse] | None = None
         self._topics: dict[str, tuple[TopicPiece, _Topic]] = {}
 
     def decode(self, metadata: MetadataBytes) -> MetadataResponse:
-        """Decode a response. Unchanged topics are the same objects as in the previous result.
+        """Decode a Metadata response. Topics that have not changed are the same objects as in the previous result.
 
         Raises MalformedRequestError if the bytes are not a Metadata response.
         """
@@ -52,19 +52,22 @@ class DecodedMetadata:
 
 
 class AllMetadata:
-    """Requests metadata from any broker. Methods raise UpstreamUnavailableError if no broker responds."""
+    """The metadata of all topics, which each method requests from any broker.
+
+    Methods raise UpstreamUnavailableError if no broker responds.
+    """
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
         self._decoded = DecodedMetadata()
 
     async def fetch_decoded(self) -> MetadataResponse:
-        """Return the decoded metadata of all topics. Unchanged topics are the same objects as in the last result."""
+        """Return the decoded metadata. Topics that have not changed are the same objects as in the previous result."""
         metadata = await self.fetch_bytes()
         return await read_response(len(metadata.body), partial(self._decoded.decode, metadata))
 
     async def fetch_bytes(self, max_version: int | None = None) -> MetadataBytes:
-        """Return the undecoded metadata of all topics, in the newest version that is at most `max_version`."""
+        """Return the undecoded metadata, in the newest version that the broker supports, but at most `max_version`."""
         return await self._connections.query_any(partial(_ask, max_version))
 
 
@@ -76,7 +79,7 @@ async def _ask(max_version: int | None, connection: ReconnectingConnection) -> M
 
 
 async def read_response(size: int, work: Callable[[], T]) -> T:
-    """Run `work`, which reads a response of `size` bytes, and return its result. Large responses are read on a thread.
+    """Run `work`, which decodes a response of `size` bytes, and return its result. If it is large, use a thread.
 
     Raises UpstreamUnavailableError if the response is malformed.
     """

@@ -27,8 +27,9 @@ logger = logging.getLogger(__name__)
 REFRESH_PAUSE_S = 0.2
 #: How long a topic is assumed to exist after a check, and the timeout of a request that checks topics.
 SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
-#: How long a topic that the job has reported as deleted is ignored in metadata, in seconds. Then it counts again, as in
-#: the group coordinator, because outdated metadata of a broker may have misled the job.
+#: How long a topic that the job has reported as deleted is ignored in metadata, in seconds. After that, the topic
+#: counts again if brokers return it, because outdated metadata may have misled the job. The group coordinator does the
+#: same.
 DELETED_FOR_S = 600.0
 #: If a partition's leader has not responded for this long, the metadata is refreshed.
 SLOW_RESPONSE_S = 2.0
@@ -37,10 +38,10 @@ T = TypeVar("T")
 
 
 class UpstreamCluster:
-    """The cluster at the bootstrap servers in kafka-python's `settings`.
+    """The Kafka cluster at the bootstrap servers in kafka-python's `settings`.
 
-    Methods for one broker raise UpstreamUnavailableError if this broker does not respond. All other methods raise it if
-    no broker responds.
+    Methods that send a request to one broker raise UpstreamUnavailableError if this broker does not respond. `refresh`,
+    `topics` and `newest_topics` raise it if no broker responds.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -77,7 +78,10 @@ class UpstreamCluster:
         return self._connections.node_ids
 
     def address(self, node_id: int) -> Address:
-        """Return (host, port) of a broker. If the newest metadata lacks the broker, its last known address is used."""
+        """Return (host, port) of a broker, from the newest metadata that contains the broker.
+
+        Raises UpstreamUnavailableError if no metadata so far contained the broker.
+        """
         return self._connections.address(node_id)
 
     def topic(self, name: str) -> Topic | None:
@@ -94,14 +98,18 @@ class UpstreamCluster:
         return None if topic is None else topic.leaders.get(partition)
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return `from_broker`, or an id computed from the name if the broker has returned no topic id."""
+        """Return the id of topic `name`. `from_broker` is the id in a broker's response.
+
+        If the broker does not support topic ids, `from_broker` is None or zero. The result is then an id that is
+        computed from the name.
+        """
         return self._known.get_id(name, from_broker)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index).
+        """Register `changed`, which is called with (topic id, partition index) if the partition's log may have changed.
 
-        It is called if a partition has another leader or leader epoch, because its log may have been truncated. It is
-        also called if a partition was deleted.
+        It is called if the partition has another leader or leader epoch than before, because its log may have been
+        truncated. It is also called if the partition was deleted.
         """
         self._known.on_log_change(changed)
 
@@ -115,14 +123,18 @@ class UpstreamCluster:
         max_version: int | None = None,
         timeout_s: float = 30.0,
     ) -> Response:
-        """Send a request to one broker, in the newest version that both sides support."""
+        """Send a request to one broker and return its response, an instance of `response`.
+
+        The version is the newest that both sides support, but at most `max_version`.
+        """
         return await self._connections.connection_to(node_id).ask(request, response, max_version, timeout_s)
 
     async def while_leading(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `asked`, which is a request to the leader of a partition.
+        """Run `asked`, a request to the leader of a partition, and return its result.
 
-        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError if the leader does not
-        respond, or if another broker becomes the leader meanwhile.
+        `leader` returns this leader from the newest metadata. While there is no response, the metadata is refreshed
+        every `SLOW_RESPONSE_S` seconds. Raises UpstreamUnavailableError if the request fails, or if the leader or the
+        leader epoch changes meanwhile.
         """
         task = quiet_task(asked)
         try:
@@ -138,11 +150,14 @@ class UpstreamCluster:
             task.cancel()
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker with their versions."""
+        """Return the APIs that a broker supports, with their versions."""
         return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
-        """Request all metadata and store it. If a concurrent call stores metadata first, send no request."""
+        """Request the metadata of all topics and store it.
+
+        Concurrent calls wait for each other. If another call has stored metadata meanwhile, no request is sent.
+        """
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -162,7 +177,7 @@ class UpstreamCluster:
             self._seen = dict.fromkeys(self._known.by_name, sent)
 
     async def try_refresh(self) -> bool:
-        """Refresh the metadata. If that fails, log the error, keep the known metadata and return False."""
+        """Refresh the metadata, and return whether this succeeded. A failure is logged, and changes no metadata."""
         try:
             await self.refresh()
         except UpstreamUnavailableError as error:
@@ -172,7 +187,7 @@ class UpstreamCluster:
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the existing topics among `names`. If a name is unknown, the metadata is refreshed first."""
+        """Return {name: topic} of the existing topics in `names`. If a name is unknown, refresh the metadata first."""
         wanted = set(names)
         if not wanted <= self._known.by_name.keys():
             await self.refresh()
@@ -180,19 +195,20 @@ class UpstreamCluster:
         return {name: known[name] for name in wanted if name in known}
 
     async def newest_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics among `names` that exist now.
+        """Return {name: topic} of the topics in `names` that exist now.
 
-        Topics whose last check was more than a second ago are checked again.
+        A topic is checked again if its last check was more than a second ago. If no broker responds to the check within
+        a second, the last known state of the topic is used.
         """
         wanted = set(names)
         await asyncio.gather(*(self._check(name) for name in wanted if name in self._known.by_name))
         return await self.topics(wanted)
 
     async def exists(self, topic_id: uuid.UUID) -> bool:
-        """Return whether the topic exists now.
+        """Return whether a topic exists now.
 
-        If its last check was more than a second ago, the topic is checked again. If no broker responds within a second,
-        the last known state is used.
+        The topic is checked again if its last check was more than a second ago. If no broker responds to the check
+        within a second, the last known state of the topic is used.
         """
         topic = self.topic_by_id(topic_id)
         if topic is not None:
@@ -200,7 +216,11 @@ class UpstreamCluster:
         return self.topic_by_id(topic_id) is not None
 
     def expire_seen_topics(self) -> None:
-        """For the next second, check a topic at each use, even if it was just checked. Topics are being changed."""
+        """Discard the results of earlier checks of topics, and those of the next second.
+
+        Called when topics are being changed. During this second, `exists` and `newest_topics` check a topic at each
+        call.
+        """
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 

@@ -35,9 +35,9 @@ class NamedResource(Protocol):
 
 
 class UpstreamConfigs:
-    """Sends config requests to upstream brokers.
+    """The configs that the upstream brokers store.
 
-    Methods raise UpstreamUnavailableError if the broker does not respond.
+    Each method sends a request to broker `node_id`. It raises UpstreamUnavailableError if this broker does not respond.
     """
 
     def __init__(self, cluster: UpstreamCluster) -> None:
@@ -50,9 +50,10 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """Describe the configs of resources, and return {(type, name): DescribeConfigsResult}.
+        """Describe the configs of resources. Return {(type, name) of the resource: DescribeConfigsResult}.
 
-        The client's `request` determines whether synonyms and documentation are included.
+        `request` is the client's request, in version `version`. It determines whether synonyms and documentation are
+        included.
         """
         if not resources:
             return {}
@@ -70,9 +71,9 @@ class UpstreamConfigs:
         resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource],
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
-        """Alter configs and return {(type, name): (error code, message)}.
+        """Alter configs of resources. Return {(type, name) of the resource: (error code, error message)}.
 
-        With `validate_only`, the changes are only validated.
+        If `validate_only` is True, the changes are validated but not applied.
         """
         message = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, IncrementalAlterConfigsResponse)
@@ -80,7 +81,10 @@ class UpstreamConfigs:
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
-        """Set the given configs of each resource, and reset its other configs. The result is that of `alter`."""
+        """Set the given configs of each resource, and reset its other configs to their defaults.
+
+        The result and `validate_only` are as in `alter`.
+        """
         message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         return await self._alter(node_id, message, AlterConfigsResponse)
 
@@ -94,9 +98,9 @@ class UpstreamConfigs:
         return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
-        """Return (error code, all resources whose type is in `types`). If `types` is empty, all types are included.
+        """Return (error code, resources whose type is in `types`). If `types` is empty, all types are included.
 
-        Brokers without KIP-1142 return only client metrics resources, or nothing.
+        From brokers without KIP-1142, the result contains only client metrics resources, or nothing.
         """
         request = ListConfigResourcesRequest
         ranges = (await self._cluster.features(node_id)).ranges
@@ -118,7 +122,7 @@ class UpstreamConfigs:
 def config_result(
     resource: Resource, entries: list[_Result.DescribeConfigsResourceResult], code: int = 0, message: str | None = None
 ) -> _Result:
-    """Return the entry of a resource in a DescribeConfigs response."""
+    """Return the result for one resource in a DescribeConfigs response: its configs `entries`, or an error."""
     kind, name = resource
     return _Result(error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries)
 
@@ -129,7 +133,7 @@ def resource_of(item: NamedResource) -> Resource:
 
 
 def results_of(response: IncrementalAlterConfigsResponse | AlterConfigsResponse) -> dict[Resource, ConfigResult]:
-    """Return {(type, name): (error code, message)} of the resources in a response."""
+    """Return {(type, name) of a resource: (error code, error message)} from a response."""
     return {resource_of(found): (found.error_code, found.error_message) for found in response.responses}
 
 

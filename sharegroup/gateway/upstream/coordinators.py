@@ -16,7 +16,7 @@ ONE_KEY_REQUESTS = 64
 
 
 class Coordinator(NamedTuple):
-    """A broker's response for one key. `node_id` is valid only if there is no error."""
+    """The coordinator of one key, as a broker has returned it. `node_id` is valid only if there is no error."""
 
     node_id: int
     error_code: int = 0
@@ -26,10 +26,10 @@ class Coordinator(NamedTuple):
 async def find_coordinators(
     brokers: Brokers, node_id: int, keys: Collection[str], key_type: int
 ) -> dict[str, Coordinator]:
-    """Return the coordinator of each key. Broker `node_id` is queried.
+    """Query broker `node_id` for the coordinators of `keys`. Return {key: coordinator}.
 
-    If the broker supports only one key per request, it receives one request per key. Raises UpstreamUnavailableError if
-    the broker does not respond.
+    `key_type` says what the keys are: 0 for group ids, 1 for transactional ids. If the broker supports only one key per
+    request, it receives one request per key. Raises UpstreamUnavailableError if the broker does not respond.
     """
     _, newest = (await brokers.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
     if newest >= MANY_KEYS_VERSION:

@@ -22,9 +22,9 @@ TIMEOUT_S = 3.0
 
 
 class Brokers(Protocol):
-    """Sends requests to brokers, with the identity of the gateway or of a client.
+    """The brokers, with connections that use the identity of the gateway or of a client.
 
-    Methods raise UpstreamUnavailableError if the broker does not respond.
+    Methods that send requests raise UpstreamUnavailableError if the broker does not respond.
     """
 
     @property
@@ -34,16 +34,20 @@ class Brokers(Protocol):
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
-        """Send a request to one broker, in the newest version that both sides support."""
+        """Send a request to one broker and return its response, an instance of `response`.
+
+        The version is the newest that both sides support, but at most `max_version`.
+        """
 
     async def features(self, node_id: int) -> Features:
-        """Return the APIs of a broker with their versions."""
+        """Return the APIs that a broker supports, with their versions."""
 
 
 async def request_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Call `ask` with each broker id until a call succeeds, and return its result. The first id is `first_asked`.
+    """Call `ask` with one broker id after another until a call succeeds, and return its result.
 
-    If all calls fail, raise the error of the last call.
+    The first id is `first_asked`. Each call except the last one fails after `TIMEOUT_S` seconds. If all calls fail,
+    raise the error of the last call.
     """
     *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:

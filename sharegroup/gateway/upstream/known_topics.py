@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
-#: Maximum number of stored ids of deleted topics. A topic with a stored id is ignored in outdated metadata of a broker.
+#: Maximum number of stored ids of deleted topics. While an id is stored, a topic with this id in metadata is ignored.
 MAX_DELETED = 10_000
 
 
@@ -38,7 +38,10 @@ class Topic(NamedTuple):
 
 
 class KnownTopics:
-    """Stores topics by name and by id. Calls callbacks for topic partitions whose log may have changed."""
+    """The known topics, which can be looked up by name or id.
+
+    When metadata is stored, callbacks are called for topic partitions whose log may have changed.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -56,13 +59,20 @@ class KnownTopics:
         return None if name is None else self._by_name.get(name)
 
     def get_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """Return `from_broker`, or an id computed from the name if the broker has returned no topic id."""
+        """Return the id of topic `name`. `from_broker` is the id in a broker's response.
+
+        If the broker does not support topic ids, `from_broker` is None or zero. The result is then an id that is
+        computed from the name.
+        """
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return derive_topic_id(self._cluster_id, name)
 
     def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Register a callback for logs that may have changed. Its arguments are (topic id, partition index)."""
+        """Register `changed`, which is called with (topic id, partition index) if the partition's log may have changed.
+
+        This is the case if the partition has another leader or leader epoch than before, or was deleted.
+        """
         self._watchers.append(changed)
 
     def apply_metadata(self, metadata: MetadataResponse) -> None:
@@ -71,9 +81,9 @@ class KnownTopics:
         self._replace(self._by_name, self._topics_of(metadata))
 
     def apply_metadata_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
-        """Store the metadata of a response that contains only the topics `names`.
+        """Store the metadata of a response to a request for only the topics in `names`.
 
-        A topic that the response reports as unknown is removed. A topic with any other error is not changed.
+        A topic that the response reports as unknown is removed. A topic with any other error keeps its known metadata.
         """
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -82,9 +92,9 @@ class KnownTopics:
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
     def mark_deleted(self, topic_id: uuid.UUID) -> bool:
-        """Mark a topic as deleted, even if brokers still return it. Return False if it was marked before.
+        """Remove a topic and mark it as deleted, so that it is ignored even if brokers still return it.
 
-        A new topic of the same name has another id.
+        Return False if it was already marked. A new topic of the same name has another id, so it is not ignored.
         """
         topic, is_new = self.by_id(topic_id), topic_id not in self._deleted
         self._deleted[topic_id] = None
@@ -95,7 +105,7 @@ class KnownTopics:
         return is_new
 
     def discard_deleted(self, topic_id: uuid.UUID) -> None:
-        """Stop treating a topic as deleted. If brokers still return it, it counts as an existing topic again."""
+        """Remove the mark that a topic is deleted. If brokers still return the topic, it counts again."""
         self._deleted.pop(topic_id, None)
 
     def _topics_of(self, metadata: MetadataResponse) -> dict[str, Topic]:
@@ -116,7 +126,7 @@ class KnownTopics:
         return topics
 
     def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
-        """Replace the topics `before` by `after`. Call the callbacks for logs that may have changed."""
+        """Replace the topics in `before` with those in `after`. Call the callbacks for logs that may have changed."""
         self._by_name = {name: topic for name, topic in self._by_name.items() if name not in before} | dict(after)
         for topic in before.values():
             self._names.pop(topic.topic_id, None)

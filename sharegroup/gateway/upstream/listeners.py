@@ -1,4 +1,4 @@
-"""The addresses that clients receive for upstream brokers. Each broker has its own port of the gateway."""
+"""The addresses that clients receive for upstream brokers. The gateway has a separate port for each broker."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,9 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 
 
 class Listeners:
-    """The advertised addresses of the open ports.
+    """The addresses of the gateway's open ports, as clients receive them.
 
-    The host is `host`, unless `advertised` contains another address for the port.
+    An address consists of `host` and the port, unless `advertised` contains another address for the port.
     """
 
     def __init__(self, host: str, advertised: AdvertisedListeners | None = None) -> None:
@@ -23,26 +23,29 @@ class Listeners:
 
     @property
     def addresses(self) -> Mapping[int, Address]:
-        """{id of an upstream broker: address of its port}"""
+        """{id of an upstream broker: address of the gateway's port for this broker}."""
         return self._addresses
 
     def without_port(self, node_ids: Iterable[int]) -> list[int]:
-        """Return the ids among `node_ids` whose brokers have no port yet, sorted."""
+        """Return those of `node_ids` for whose brokers the gateway has no open port yet, sorted."""
         return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
     def add(self, node_id: int, port: int) -> None:
         self._addresses[node_id] = self._advertised_address(node_id, port)
 
     def add_standby(self, port: int) -> None:
-        """Set the number of the standby port after it has been opened."""
+        """Add the standby port, which has been opened with the number `port`."""
         self.standby = self._advertised_address(STANDBY, port)
 
     def get_address(self, node_id: int) -> Address:
-        """Return (host, port) of a broker. Raises UpstreamUnavailableError if it has no port."""
+        """Return the address (host, port) of the gateway's port for a broker.
+
+        Raises UpstreamUnavailableError if no port is open for this broker.
+        """
         try:
             return self._addresses[node_id]
         except KeyError:
-            raise UpstreamUnavailableError(f"no port is open for the upstream broker {node_id}") from None
+            raise UpstreamUnavailableError(f"the gateway has no open port for upstream broker {node_id}") from None
 
     def has_port(self, node_id: int) -> bool:
         return node_id in self._addresses

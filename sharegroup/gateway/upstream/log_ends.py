@@ -13,7 +13,7 @@ from sharegroup.log_fields import LogFields
 
 
 async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return {(topic, partition): log end offset} for the partitions whose leaders respond."""
+    """Return {(topic, partition): log end offset}. Partitions whose leader does not respond are left out."""
     found = await _request_leaders(cluster, wanted)
     missing = [key for key in wanted if key not in found]
     if missing and await cluster.try_refresh():  # a leader may have moved since the last refresh

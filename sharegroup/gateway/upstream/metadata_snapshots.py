@@ -1,8 +1,8 @@
-"""Undecoded snapshots of the metadata of all topics. All clients that request the same version share a snapshot.
+"""Undecoded metadata of all topics, for clients. All clients that use the same Metadata version share a snapshot of it.
 
 The brokers therefore receive at most five requests per second and version, regardless of the number of clients. The
 clients of a cluster usually use one to three versions. If the bytes of a new response are the same as before, the
-previous snapshot is kept, because it has already been split into topics.
+previous object is kept, because it has already been split into topics.
 """
 
 import asyncio
@@ -18,16 +18,17 @@ FRESH_S = 0.2
 
 
 class _Snapshot(NamedTuple):
-    """The metadata, and the time of the request in seconds of the event loop's clock."""
+    """Undecoded metadata, and the time at which it was requested, in seconds of the event loop's clock."""
 
     metadata: MetadataBytes
     requested_s: float
 
 
 class MetadataSnapshots:
-    """Caches one snapshot per version. Must be used on one event loop.
+    """Caches one snapshot of the metadata per version of the Metadata API. Must be used on one event loop.
 
-    `ask` requests the metadata of all topics in a version (None: the newest version that the brokers support).
+    `ask(version)` requests the metadata of all topics. It uses this version of the API, or the newest one below it that
+    the broker supports.
     """
 
     def __init__(self, ask: Callable[[int | None], Awaitable[MetadataBytes]]) -> None:
@@ -37,23 +38,23 @@ class MetadataSnapshots:
         self._invalidated = float("-inf")
 
     def get_newest(self, version: int) -> MetadataBytes | None:
-        """Return the last snapshot, regardless of its age; None if there is no snapshot of this version."""
+        """Return the last snapshot of this version, regardless of its age. Return None if there is none."""
         found = self._newest.get(version)
         return None if found is None else found.metadata
 
     def is_fresh(self, version: int) -> bool:
-        """Return whether the last snapshot is new enough to be sent to clients."""
+        """Return whether the last snapshot of this version is new enough to be sent to clients."""
         found = self._newest.get(version)
         now = asyncio.get_running_loop().time()
         return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
     def invalidate(self) -> None:
-        """Invalidate all snapshots that have been requested so far, because topics are being changed."""
+        """Mark all snapshots that have been requested so far as not fresh, because topics are being changed."""
         self._invalidated = asyncio.get_running_loop().time()
         self._fetching.clear()
 
     async def get_fresh(self, version: int) -> MetadataBytes:
-        """Return a snapshot that is new enough to be sent to clients.
+        """Return a snapshot of this version that is new enough to be sent to clients. Request it if necessary.
 
         Raises UpstreamUnavailableError if no broker responds.
         """

@@ -7,14 +7,18 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import Reconne
 
 
 class NodeConnections:
-    """Connections to the current addresses of the brokers, one per broker. `settings` are kafka-python's."""
+    """Connections to the brokers, one per broker. `settings` are kafka-python's settings of these connections."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
         self._connections: dict[int, tuple[Address, ReconnectingConnection]] = {}
 
     def get(self, node_id: int) -> ReconnectingConnection:
-        """Return the connection to a broker. Raises UpstreamUnavailableError if the broker is unknown."""
+        """Return the connection to a broker, which is opened when it is used first.
+
+        If the address of the broker has changed, close the previous connection and return a new one. Raises
+        UpstreamUnavailableError if the broker is unknown.
+        """
         address = self._cluster.address(node_id)
         kept = self._connections.get(node_id)
         if kept is None or kept[0] != address:

@@ -23,17 +23,17 @@ TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, CREATE_PARTITIONS, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
-#: If more than this number of bytes has not been sent to the client yet, no further response is read from the broker. A
-#: response that is being read is always read to its end.
+#: Maximum number of bytes of responses that have not been sent to the client yet. Above it, no further response is read
+#: from the broker. A response that is being read is always read to its end.
 MAX_UNSENT_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Forwards the requests of one client to a broker. Connects to it when the first request is forwarded.
+    """A connection that forwards the requests of one client to a broker. It is opened for the first request.
 
-    `backoff` is the pause after a failed connection attempt; all clients of the broker share it. The caller must call
-    `on_sent` for each response that it has sent to the client. For requests in TOPIC_CHANGES, `topics_changed` is
-    called with the API key when the response has arrived from the broker, but before the client receives it.
+    `backoff` is the pause after a failed connection attempt. All clients of the broker share it. The caller must call
+    `on_sent` for each response that it has sent to the client. For each request in `TOPIC_CHANGES`, `topics_changed` is
+    called with the API key. This happens when the broker's response has arrived, before the client receives it.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Passthrough:
         return response
 
     async def log_in(self, settings: ClientSettings) -> None:
-        """Reauthenticate at the broker with new settings, because the client has reauthenticated.
+        """Reauthenticate at the broker with the login in `settings`, because the client has reauthenticated.
 
         Raises UpstreamUnavailableError if the broker is unavailable or rejects the login.
         """
@@ -78,12 +78,12 @@ class Passthrough:
             await self._connection.log_in(settings)
 
     def on_sent(self, size: int) -> None:
-        """Record that a response of `size` bytes was sent to the client."""
+        """Record that a response of `size` bytes was sent to the client. Reading from the broker may resume."""
         if self._connection is not None:
             self._connection.on_sent(size)
 
     def close(self) -> None:
-        """Close the connection. A connection that is still being opened is closed as soon as it is open."""
+        """Close the connection to the broker. If it is still being opened, close it as soon as it is open."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -104,7 +104,7 @@ class Passthrough:
             self._is_closed
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
-            raise UpstreamUnavailableError("the gateway's client has disconnected")
+            raise UpstreamUnavailableError("the client disconnected from the gateway before its request was forwarded")
         self._connection = connection
         return connection
 
@@ -120,7 +120,10 @@ class _Link(UpstreamConnection):
         self.unsent_bytes = 0
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a request, and return a future of the response. Reading pauses while `unsent_bytes` is too high."""
+        """Send a request, and return a future of the response.
+
+        Reading from the broker pauses while `unsent_bytes` is above `MAX_UNSENT_BYTES`.
+        """
         response = super().forward(frame, correlation_id)
         response.add_done_callback(self._on_response)
         return response
@@ -133,7 +136,7 @@ class _Link(UpstreamConnection):
             self.hold_frames()
 
     def on_sent(self, size: int) -> None:
-        """Record that `size` bytes were sent to the client. Reading resumes if `unsent_bytes` is low enough."""
+        """Record that `size` bytes were sent to the client. Resume reading if `unsent_bytes` is low enough."""
         was_held = self.unsent_bytes > MAX_UNSENT_BYTES
         self.unsent_bytes -= size
         if was_held and self.unsent_bytes <= MAX_UNSENT_BYTES:
@@ -141,7 +144,7 @@ class _Link(UpstreamConnection):
 
 
 def expects_response(header: RequestHeader, frame: memoryview) -> bool:
-    """Return whether the broker will send a response. False only for a Produce request with acks=0.
+    """Return whether the broker will respond to a request. It does, unless the request is a Produce with acks=0.
 
     Raises MalformedRequestError if a Produce request cannot be decoded.
     """

@@ -1,4 +1,4 @@
-"""Splits encoded Metadata responses into topics, and joins topics to responses, without decoding the partitions.
+"""Splits encoded Metadata responses into topics, and joins topics into responses, without decoding the partitions.
 
     | throttle time | brokers | cluster id | controller | n | topic | topic | ... | operations, error, tags |
     |<-------------------- head --------------------->|   |<-- one piece each -->|<--------- tail -------->|
@@ -49,10 +49,10 @@ class TopicPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class MetadataBytes:
-    """The bytes of a Metadata response without the header. Each property decodes a part of the bytes when used.
+    """The bytes of a Metadata response without the header. Each property decodes a part of them when it is first used.
 
     The properties raise MalformedRequestError if the bytes are not a Metadata response. The class has the methods that
-    `UpstreamConnection.ask` requires of a response.
+    `UpstreamConnection.ask` requires of a response class.
     """
 
     version: int
@@ -67,12 +67,12 @@ class MetadataBytes:
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> Self:
-        """Return an object with a copy of the bytes. They are decoded when a property is first used."""
+        """Return an object with a copy of `data`. Nothing is decoded until a property is used."""
         return cls(version, bytes(data))
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """The positions at which the head ends and the tail begins, as (head end, tail start)."""
+        """(end of the head, start of the tail) as positions in `body`. The top of this module shows the layout."""
         data, version = memoryview(self.body), self.version
         try:
             begin = _skip_head(data, version)
@@ -104,12 +104,15 @@ class MetadataBytes:
 
     @cached_property
     def by_id(self) -> Mapping[uuid.UUID, TopicPiece]:
-        """{topic id: topic}. It is empty below version 10, which has no topic ids."""
+        """{topic id: topic}. It is empty for versions below 10, which have no topic ids."""
         return {piece.topic_id: piece for piece in self.topics.values() if piece.topic_id is not None}
 
     @cached_property
     def has_ids(self) -> bool:
-        """Whether all topics have ids. Brokers before Kafka 2.8 and some compatible brokers return no topic ids."""
+        """Whether all topics without an error have ids.
+
+        Brokers before Kafka 2.8 and some compatible brokers return no topic ids.
+        """
         return all(piece.topic_id is not None for piece in self.topics.values() if not piece.error_code)
 
     def _cut(self) -> Iterator[TopicPiece]:
@@ -138,7 +141,7 @@ def decode_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataRe
 
 @dataclass
 class JoinedMetadata(EncodedResponse):
-    """A Metadata response with the topics `topic_pieces`, which are encoded. `response` has all other fields."""
+    """A Metadata response that consists of encoded topics (`topic_pieces`) and all other fields (`response`)."""
 
     response: MetadataResponse
     version: int
@@ -168,7 +171,7 @@ class JoinedMetadata(EncodedResponse):
 
 
 def _skip_head(data: memoryview, version: int) -> int:
-    """Return the position at which the array of topics begins with its length."""
+    """Return the position after the head, at which the length of the topic array is stored."""
     position = _INT32.size if version >= _THROTTLE_TIME else 0
     brokers, position = _count(data, position, version)
     for _ in range(brokers):
@@ -232,7 +235,7 @@ def _skip_partitions(data: memoryview, position: int, version: int) -> int:
 
 
 def _count(data: memoryview, position: int, version: int) -> tuple[int, int]:
-    """Return the length of an array and the position of its first element."""
+    """Read the length of an array at `position`. Return (length, position of the first element)."""
     if version >= _FLEXIBLE:
         length, position = read_varint(data, position)
         return length - 1, position
@@ -246,7 +249,7 @@ def _encoded_count(count: int, version: int) -> bytes:
 
 
 def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:
-    """Return the start and end position of a string's bytes. A null string is treated as an empty one."""
+    """Return (start, end) of the bytes of the string that is encoded at `position`. Null is treated as empty."""
     if version >= _FLEXIBLE:
         length, position = read_varint(data, position)
         length -= 1

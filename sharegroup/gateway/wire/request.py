@@ -36,7 +36,7 @@ _API_NAMES = {int(key): key.name for key in ApiKey}
 
 
 def api_name(api_key: int) -> str:
-    """Return Kafka's name of an API, or its number as text if the name is unknown."""
+    """Return Kafka's name of an API, or its key as text if the name is unknown."""
     return _API_NAMES.get(api_key, str(api_key))
 
 

@@ -68,7 +68,7 @@ class _Body:
         """Count `count` elements of the field `what`. Raises MalformedRequestError if the limit is exceeded."""
         self._elements_left -= count
         if self._elements_left < 0:
-            raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements in {what}")
+            raise MalformedRequestError(f"the limit of {MAX_ELEMENTS} elements is exceeded by the elements in {what}")
 
 
 #: A function that decodes the value at a position, and returns the value and the position after it. For invalid bytes,
@@ -80,7 +80,7 @@ _Step = Callable[[_Body, int, DataContainer], int]
 
 
 def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
-    """Decode a request into an instance of `message`, or into a tuple for the requests in `_OWN`.
+    """Decode a request into an instance of `message`. ShareFetch and ShareAcknowledge are decoded into named tuples.
 
     Tagged fields are dropped. Raises UnknownVersionError if the version is not supported, and MalformedRequestError if
     the bytes are not such a request.
@@ -91,7 +91,7 @@ def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memo
 def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
     """Decode a request as `decode_request` does. Return (request, whether tagged fields were dropped).
 
-    The second value is always False for the requests in `_OWN`.
+    For ShareFetch and ShareAcknowledge, the second value is always False.
     """
     version = header.api_version
     low, high = message.valid_versions
@@ -110,7 +110,7 @@ def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: mem
 def leading_strings(
     message: type[ApiMessage], header: RequestHeader, frame: memoryview, count: int
 ) -> tuple[list[str], int]:
-    """Return the first `count` fields of a request, which must be strings, and the position of the next field.
+    """Return (the first `count` fields of a request, the position of the next field). The fields must be strings.
 
     Raises MalformedRequestError if the bytes are not such a request.
     """
@@ -166,7 +166,7 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
 
 
 def _steps(fields: list[BaseField], version: int, is_flexible: bool) -> list[_Step]:
-    """Return the functions that decode a struct: one per field, but only one for several consecutive numbers."""
+    """Return the functions that decode the fields of a struct in order. Consecutive numbers share one function."""
     steps: list[_Step] = []
     numbers: list[BaseField] = []
     for field in fields:
@@ -234,7 +234,7 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
             raise MalformedRequestError(f"{name} has {length} bytes; the maximum is {MAX_STRING_BYTES}")
         end = position + length
         if end > len(body.data):
-            raise MalformedRequestError(f"{name} is longer than the request")
+            raise MalformedRequestError(f"{name} is cut off by the end of the request")
         return convert(body.data[position:end]), end
 
     return decode
@@ -267,7 +267,7 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
             return _null(name, is_nullable, position)
         end = position + count * size
         if end > len(body.data):
-            raise MalformedRequestError(f"{name} is longer than the request")
+            raise MalformedRequestError(f"{name} is cut off by the end of the request")
         body.spend(count, name)
         return list(struct.unpack_from(f">{count}{letter}", body.data, position)), end
 
@@ -275,15 +275,15 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
 
 
 def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
-    """Decode a UUID. The value None stands for all zeros, as in kafka-python."""
+    """Decode a UUID. Return (UUID, position after it). A UUID of all zeros is returned as None, as in kafka-python."""
     value = bytes(body.data[position : position + 16])
     if len(value) < 16:
-        raise MalformedRequestError("a topic id is longer than the request")
+        raise MalformedRequestError("a topic id is cut off by the end of the request")
     return None if value == _NO_UUID else uuid.UUID(bytes=value), position + 16
 
 
 def _nullable_struct(decode: _StructDecoder[Struct]) -> _Decoder:
-    """Return a decoder for a nullable struct, which starts with a byte that is negative for null (KIP-893)."""
+    """Return a decoder for a struct that may be null. A byte precedes the struct; it is negative for null (KIP-893)."""
 
     def decode_or_null(body: _Body, position: int) -> tuple[Struct | None, int]:
         (is_there,) = _INT8.unpack_from(body.data, position)

@@ -56,7 +56,7 @@ class ShareFetchBytes(EncodedResponse):
 
 
 class _Pieces:
-    """Collects the pieces to send. Consecutive short pieces are joined, long pieces are not copied."""
+    """Collects the pieces to send. Consecutive short pieces are joined. Long pieces are kept without being copied."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
@@ -73,7 +73,7 @@ class _Pieces:
                 self._size += len(part)
 
     def framed(self) -> list[Piece]:
-        """Return all pieces. The first one begins with the length of everything after the length itself."""
+        """Return all pieces. The first piece begins with the size in bytes of everything after the length field."""
         self._end_short()
         first = self._pieces[0]
         assert isinstance(first, bytearray)

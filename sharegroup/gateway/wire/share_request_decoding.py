@@ -9,10 +9,10 @@ same form have the same length. A sequence of batches of the same form is called
 compares the bytes at two positions of each batch. It unpacks the whole run in one call. Other batches are decoded one
 by one.
 
-The native reader of kio (0.6.5) is a little faster, but is not suitable for untrusted input. It allocates as many
-elements as the length of an array specifies, so a client could end the process with 40 bytes. Unknown tagged fields are
-an error, although Kafka skips them (KIP-482). Null is accepted where it is not allowed. Each version has its own class,
-and its objects would still have to be converted to tuples.
+The native reader of kio (0.6.5) is a little faster, but it is not suitable for untrusted input. It allocates as many
+elements as the length of an array specifies, so a client could end the process with 40 bytes. It treats unknown tagged
+fields as an error, although Kafka skips them (KIP-482). It accepts null where null is not allowed. It has one class per
+version, and the objects would still have to be converted to tuples.
 """
 
 import struct
@@ -70,7 +70,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class ShareFetch(NamedTuple):
-    """A ShareFetchRequest. Version 1 has no acquire mode (0 is set) and no `is_renew_ack` (False is set)."""
+    """A ShareFetchRequest. In version 1, `share_acquire_mode` is always 0 and `is_renew_ack` is always False."""
 
     group_id: str | None
     member_id: str | None
@@ -87,7 +87,7 @@ class ShareFetch(NamedTuple):
 
 
 class ShareAcknowledge(NamedTuple):
-    """A ShareAcknowledgeRequest. Version 1 has no `is_renew_ack` (False is set)."""
+    """A ShareAcknowledgeRequest. In version 1, `is_renew_ack` is always False."""
 
     group_id: str | None
     member_id: str | None
@@ -137,7 +137,7 @@ class _Body:
         self._size = len(data)
 
     def text(self) -> str | None:
-        """Read a compact nullable string."""
+        """Read a compact nullable string. Return None for null."""
         size = self._varint() - 1
         if size > MAX_STRING_BYTES:
             raise MalformedRequestError(f"a string has {size} bytes; the maximum is {MAX_STRING_BYTES}")
@@ -176,7 +176,7 @@ class _Body:
         return topics
 
     def skip_tags(self) -> None:
-        """Skip tagged fields. Batches do not use this method, because they have a known tagged field."""
+        """Skip tagged fields. Not used for batches, which may have a tagged field that the gateway reads."""
         begin = self._position
         count = self._varint()
         if count:
@@ -195,8 +195,8 @@ class _Body:
     def _run(self, most: int) -> list[AcknowledgementBatch]:
         """Read a run of up to `most` batches. Return [] if the next two batches do not have the same form.
 
-        The form is the number of acknowledge types. A run ends before a batch with another form or with tagged fields.
-        Its batches have the same size, so the form and the number of tagged fields are at known positions in each.
+        A run ends before a batch with another form or with tagged fields. The batches of a run have the same size. The
+        form and the number of tagged fields are therefore at known positions in each batch.
         """
         data, begin = self._data, self._position
         if begin + _FORM_AT >= self._size:
@@ -266,7 +266,7 @@ class _Body:
         begin = self._position
         self._position += size
         if self._position > self._size:
-            raise MalformedRequestError(f"{what} is longer than the request")
+            raise MalformedRequestError(f"{what} is cut off by the end of the request")
         return self._data[begin : self._position]
 
 

@@ -63,7 +63,7 @@ MakeProducer = Callable[[str], RowProducer]
 
 
 class GroupMoveError(ShareGroupError):
-    """The group cannot be moved in its present state; nothing was changed."""
+    """The group cannot be moved in its present state. Its rows were not changed."""
 
 
 class CellTables:
@@ -124,8 +124,8 @@ class CellTables:
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:
     """Return whether the group must still be moved; False if only the target has its rows.
 
-    `unread` returns how many requests for the group are not read yet by the source's job. Raises GroupMoveError if the
-    group does not exist, has members or unread requests, or is being initialized or deleted.
+    `unread(source)` returns how many requests for the group the source's job has not read yet. Raises GroupMoveError if
+    the group does not exist, has members or unread requests, or is being initialized or deleted.
     """
     rows = source.read_group_rows(group_id)
     if not any(rows.values()):
@@ -153,9 +153,9 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
 def move_group(
     source: CellTables, target: CellTables, group_id: str, after_step: Callable[[int], None] = lambda step: None
 ) -> None:
-    """Move a group in the four steps of this module. Call `check_movable` first.
+    """Move a group from the tables of `source` to those of `target`, in the four steps that the module describes.
 
-    After each step, `after_step` is called with its number.
+    Call `check_movable` first. After each step, `after_step` is called with the number of the step (1 to 4).
     """
     rows, states = source.read_group_rows(group_id), source.read_group_states(group_id)
     query_id = f"move-{uuid.uuid4()}"

@@ -13,7 +13,7 @@ _NAMED = 10
 
 
 class MisplacedGroupsError(ShareGroupError):
-    """The job would start a group whose state is in another cell, or continue a group that belongs to another cell."""
+    """A cell's tables have groups that the configuration assigns to another cell. The job does not start."""
 
 
 def reject_misplaced_groups(config: Config) -> None:
@@ -40,7 +40,10 @@ def reject_misplaced_groups(config: Config) -> None:
 
 
 def read_cell_groups(config: Config, cell: str) -> Iterator[str]:
-    """Yield the groups that have rows or configs in a cell's tables. If the tables do not exist yet, yield none."""
+    """Yield the ids of the groups that have rows or configs in a cell's tables; some ids are yielded twice.
+
+    If the tables do not exist yet, yield none.
+    """
     job = job_of_cell(config.all_cells, cell)
     tables = DeltaTables(job.tables_path, job.delta_options)
     try:

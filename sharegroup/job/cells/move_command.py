@@ -1,4 +1,4 @@
-"""The command `sharegroup move-group`, as a program: see `group_move`."""
+"""The program that `sharegroup move-group` starts as a process. `group_move` does the work."""
 
 import json
 import logging
@@ -64,10 +64,11 @@ def _moved(config: Config, group_id: str, source_cell: str) -> str:
 
 
 class _WithoutGroup:
-    """Sends the last batch's rows before a move, except the requests for the group that moves.
+    """A `RowProducer` that does not send the requests for the group that moves. It sends all other rows.
 
-    After the move, the job of the cell that the group leaves no longer reads requests for the group. The last batch has
-    usually sent them already. If a request that is not sent would have released records, their locks expire instead.
+    Before a move, the rows of each cell's last batch are sent again. After the move, the job of the cell that the group
+    leaves no longer reads requests for the group. The last batch has usually sent them already. If it has not, records
+    that such a request would have released stay locked until their locks expire.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

@@ -1,8 +1,9 @@
-"""`share.consumer.group.offset.mirror`: commits a share group's start offsets for an ordinary consumer group.
+"""The config `share.consumer.group.offset.mirror`: commits a share group's start offsets for a consumer group.
 
 Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, and an
 offset is committed when it differs from the offset that was last committed. After a restart, all offsets are committed
-again. If the consumer group has members of its own, or a partition was deleted, the brokers reject the commit.
+again. If the consumer group has members of its own, or a partition was deleted, the brokers reject the commit. The
+mirror then logs a warning, and commits again at the next poll.
 """
 
 import logging
@@ -29,14 +30,17 @@ class OffsetCommitter(Protocol):
     """Commits the offsets of a consumer group (implemented in `kafka_clients.group_offsets`)."""
 
     def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
-        """Commit offsets, and return the reason for each rejected one. Raises KafkaError if there is no response."""
+        """Commit offsets, and return {partition: reason} for the rejected ones.
+
+        Raises KafkaError if there is no response.
+        """
 
 
 class OffsetMirror:
     """Commits the start offsets of share groups as offsets of consumer groups, if they changed since the last commit.
 
-    `configs` returns the effective configs of all groups, as `ConfigPoll` does. `read` returns the offsets of
-    the share groups that it is called with.
+    `configs` returns the effective configs of all groups, as `ConfigPoll.in_force` does. `read` returns the offsets of
+    the share groups whose ids it receives.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Writes the configuration file's group configs to `share_group_configs`, and keeps those that requests have set."""
+"""Writes the configuration file's group configs to `share_group_configs`. Configs set by requests stay unchanged."""
 
 from sharegroup.config import Config
 from sharegroup.job.commit.commit_steps import CommitSteps
@@ -8,7 +8,7 @@ from sharegroup.types import ConfigSource
 
 
 def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
-    """Replace the static configs in the table by those of the configuration file.
+    """Replace the static configs in the table by those of the configuration file, at the time `now_ms`.
 
     The job must be the tables' leader.
     """

@@ -24,7 +24,7 @@ class Deadlines:
         return dict(self._of_key)
 
     def set(self, key: str, deadline_ms: int | None) -> None:
-        """Replace a key's deadline; None removes it."""
+        """Set the deadline of a key. None removes the deadline."""
         if self._of_key.get(key) == deadline_ms:
             return
         self._due.pop(key, None)
@@ -50,7 +50,7 @@ class Deadlines:
 
     @property
     def first_ms(self) -> int | None:
-        """The earliest deadline, None if there is none."""
+        """The earliest deadline; None if there is none."""
         while self._heap and self._of_key.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         heads = [self._heap[0][0]] if self._heap else []

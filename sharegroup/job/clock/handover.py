@@ -39,9 +39,10 @@ class HandoverChange(NamedTuple):
 
 
 class Handover:
-    """The data that a source has received from its query: the sum of the `HandoverChange` of all batches.
+    """The data that a source has received from its query: the changes (`HandoverChange`) of all batches, combined.
 
-    All requests before the positions were read by committed batches.
+    `positions` has an offset for each partition of the request topic. Committed batches have read all requests before
+    these offsets.
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class Handover:
         self.leases = LeasesByGateway()
 
     def brokers_ms(self, steady_ms: int) -> int:
-        """Return a time (ms) that all brokers' clocks had reached at a steady time; 0 if it is not known."""
+        """Return a time (ms) that all brokers' clocks had reached when the steady clock was at `steady_ms`.
+
+        The result is 0 while the brokers' time is not known.
+        """
         return 0 if self.clock is None else self.clock.earliest_at(steady_ms)
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,9 @@
 """The handover as a small local file: one line of JSON for each change.
 
-The writer rewrites the file when it starts, and when the appended changes would exceed twice the size of the whole
-handover. A reader that starts late therefore reads a file of limited size, and the written bytes are proportional to
-the changes. A rewritten file replaces the old one atomically. A reader ignores an incomplete line.
+The writer rewrites the file when it starts, and when the appended changes would exceed a limit. The limit is twice the
+size of the whole handover, or 1 MB if that is more. A reader that starts late therefore reads a file of limited size,
+and the written bytes are proportional to the changes. A rewritten file replaces the old one atomically. A reader leaves
+an incomplete line until the rest of it is written.
 """
 
 import os

@@ -12,7 +12,7 @@ class LeasesByGateway:
     renewed it, so the lease is assumed to last for the maximum time.
 
     The lease of a gateway without reservations is kept too, because the gateway may already have requested another
-    reservation within this lease. After its end, it is removed as soon as any gateway has a lease that began later.
+    reservation within this lease. It is removed once the lease of any gateway has begun after its end.
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class LeasesByGateway:
         self._ends_ms: dict[str, int] = {}
 
     def apply(self, gateways: Mapping[str, Sequence[str]], ends_ms: Mapping[str, int], now_ms: int) -> None:
-        """Apply the changes of a batch at `now_ms`. The end of a lease never moves back.
+        """Apply the changes of a batch whose time is `now_ms`.
 
         `gateways` has the gateways that hold reservations, by operator key. `ends_ms` has the ends of leases, by
-        gateway.
+        gateway. An end that is earlier than the known end of the lease is ignored.
         """
         for key, found in gateways.items():
             self._set(key, tuple(found))

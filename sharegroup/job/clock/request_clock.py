@@ -44,7 +44,7 @@ _POLL_RECORDS, _POLL_MS = 500, 200
 
 
 class SafeClock:
-    """Computes the safe time: the latest time before which each appended request has been read by a committed batch."""
+    """Computes the safe time: committed batches have read every request that was appended before this time."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[int, dict[int, int]]] = []
@@ -132,17 +132,19 @@ class RequestClock:
     def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
         """Return whether an unread request must be processed now, because it may not linger any longer.
 
-        `waiting` has, by shard key, what pending fetches wait for. Call `observe` first. Raises KafkaError if the topic
-        cannot be polled.
+        If no unread request was polled yet, poll the topic first, for up to `_POLL_MS`. `waiting` has, by shard key,
+        what pending fetches wait for. Call `observe` before this method. Raises KafkaError if the topic cannot be
+        polled.
         """
         if self._unread_behind(positions).due_ms is None:
             self._fetch_unread(_POLL_MS, waiting)
         return self._unread.is_due(_monotonic_ms())
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
-        """Wait until a request must be processed (`is_due`), at most `timeout_ms`; return whether there is one.
+        """Wait until a request must be processed (see `is_due`), or until `timeout_ms` have passed.
 
-        Raises KafkaError if the topic cannot be polled.
+        Return whether a request must be processed. `positions` and `waiting` are as in `is_due`. Raises KafkaError if
+        the topic cannot be polled.
         """
         unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
         while not unread.is_due(now_ms := _monotonic_ms()):
@@ -166,7 +168,10 @@ class RequestClock:
             self._waiter = None
 
     def _count_partitions(self) -> bool:
-        """Fetch the number of partitions; return False if that fails or the topic does not exist."""
+        """Fetch the topic's partitions and store new ones. Return False if that fails or the topic does not exist.
+
+        Raises KafkaError if that fails and no partitions are known yet.
+        """
         try:
             found = self._poll.partitions_of(self._topic)
         except KafkaError:
@@ -176,8 +181,8 @@ class RequestClock:
         if len(found) > len(self._partitions):
             if self._partitions:
                 logger.warning(
-                    "request topic %(topic)s grew from %(previous_count)d to %(count)d partitions; gateways that are"
-                    " running use only the old ones",
+                    "request topic %(topic)s grew from %(previous_count)d to %(count)d partitions; running"
+                    " gateways use only the previous partitions until they are restarted",
                     LogFields(topic=self._topic, count=len(found), previous_count=len(self._partitions)),
                 )
             self._partitions, self._starts_ms = found, 0
@@ -189,7 +194,10 @@ class RequestClock:
     def _partitions_without_rows(
         self, now_ms: int, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> frozenset[int]:
-        """Return the partitions whose log continues after the position, but had no readable row for `_STUCK_MS`."""
+        """Return the partitions without a readable row for `_STUCK_MS`, although their log ends after the position.
+
+        Log a warning for each partition that stays in this state for `_HELD_UP_MS`.
+        """
         read = self._read(positions)
         behind = {p: read[p] for p, end in ends.items() if end > read[p]}
         self._stuck = {
@@ -214,7 +222,7 @@ class RequestClock:
         return frozenset(empty)
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
-        """Return those of `partitions` in which `_waiter` finds no row, each with the next offset that it reads."""
+        """Return {partition: next offset that `_waiter` reads} for the `partitions` in which it finds no row."""
         self._unread_behind(positions)
         if self._found.issuperset(partitions):
             return {}
@@ -262,13 +270,16 @@ class RequestClock:
 
 
 class Waiting:
-    """The time limit of a call that waits several times: `limit_ms` in total, counted from the construction."""
+    """A time limit for a call that waits several times. It ends `limit_ms` after the construction of this object."""
 
     def __init__(self, limit_ms: int) -> None:
         self._end = time.monotonic() + limit_ms / 1000
 
     def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
-        """Return how long to wait now, in ms: until the time limit or an earlier deadline, but at most `slice_ms`."""
+        """Return how long to wait now, in ms: until the time limit or an earlier deadline, but at most `slice_ms`.
+
+        `now_ms` and `deadline_ms` are times of the same clock, which need not be the clock of the time limit.
+        """
         left = int((self._end - time.monotonic()) * 1000)
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))

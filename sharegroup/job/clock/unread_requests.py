@@ -6,8 +6,8 @@ linger if nobody waits for its effect:
 - an acknowledgement without `reply_to` (from a gateway) or with `linger_ms` (from a `ShareConsumer`). It lingers only
   if no pending fetch at its shard waits for the records or the space that it may free;
 - a fetch with `linger_ms`, which is how long the requester still has enough records;
-- an `assign` or `reassign` row (a gateway assigns records to a member): it frees nothing, and its records have been
-  sent.
+- an `assign` or `reassign` row (a gateway assigns records to a member): it frees nothing, and the gateway sends the
+  records without waiting for the job.
 
 The next request that may not linger is processed together with all lingering requests.
 """
@@ -41,7 +41,11 @@ class LingerRules(NamedTuple):
 
 
 class UnreadRequests:
-    """The requests that were polled after the current positions of a request topic. Without `rules`, none lingers."""
+    """The requests that were polled from a request topic, but are not part of a micro-batch yet.
+
+    `rules` decide how long a request may wait for others before a batch starts. Without `rules`, no request waits. Only
+    the topic ids of the requests and the earliest time at which one must be processed are stored.
+    """
 
     def __init__(self, rules: LingerRules | None) -> None:
         self._rules = rules

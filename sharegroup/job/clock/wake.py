@@ -23,13 +23,18 @@ class Wake(NamedTuple):
 
 
 class RequestTopicState(NamedTuple):
-    """The request topic: whether unread requests must be processed now, and the safe time (ms)."""
+    """What a source knows about its request topic.
+
+    Attributes:
+        is_due: whether unread requests must be processed now.
+        safe_ms: the safe time (ms). All requests appended before it have been read. 0 if it is not known.
+    """
 
     is_due: bool = False
     safe_ms: int = 0
 
     def must_fetch_end(self, wake: Wake) -> bool:
-        """Return whether to fetch the topic's end offsets, which move the safe time.
+        """Return whether to fetch the topic's end offsets, which advance the safe time.
 
         That is necessary while no safe time is known, and while a deadline has passed.
         """

@@ -10,8 +10,8 @@
 Recovery. If the job dies after any step, the next run computes the same rows from the same input and skips what is
 done. A batch that computes other rows is rejected (`repeated_batch`). If the checkpoint is lost too, the batch cannot
 be computed again. Step 2 therefore commits the outbox together with the state. `complete_last_batch` does what remains
-of steps 3 to 5 from the outbox. The same commit contains the next unread offsets of the request topic (`positions`).
-The outbox also contains the deferred rows of earlier batches.
+of steps 3 to 5 from the outbox. The commit of step 2 also contains the next unread offsets of the request topic
+(`positions`). The outbox also contains the deferred rows of earlier batches.
 """
 
 import functools
@@ -65,7 +65,7 @@ class RowProducer(Protocol):
     """Sends the rows of step 4: see `kafka_clients.kafka_clients`."""
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Produce all rows, and return when the broker has acknowledged them."""
+        """Produce all rows, and return when the broker has acknowledged them. `requests` are (key, value) texts."""
 
 
 @dataclass
@@ -128,9 +128,12 @@ class CommitSteps:
     """Runs steps 2 to 5 for the batches of one query, and completes the previous leader's batch after a start.
 
     `query_id` is the id of the streaming query, which is new for each checkpoint. The query's name is not sufficient:
-    batch ids restart at 0 with a new checkpoint, so its batches would be skipped as repeated. `chunk_rows` is the
-    maximum number of rows in a chunk (see `current_rows`). `later` runs the writes of append-only tables; by default
-    they finish before `commit` returns.
+    batch ids restart at 0 with a new checkpoint, so its batches would be skipped as repeated.
+
+    `writers` are those of the query's tables; the first one writes the table of step 2. `fault_point` is called with
+    (step, batch id) after each of the steps 1 to 4, and with step 0 when a batch begins. `chunk_rows` is the maximum
+    number of rows in a chunk (see `current_rows`). `later` runs the writes of append-only tables; by default they
+    finish before `commit` returns.
     """
 
     def __init__(
@@ -197,7 +200,10 @@ class CommitSteps:
         return {writer.spec.name: writer.newest_batch(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
-        """Complete the newest batch from its outbox: commit the other tables, then send its responses and requests."""
+        """Complete the newest batch from its outbox: write its rows to the other tables, and send its other rows.
+
+        Each table gets only the rows that it lacks. The responses and requests are always sent again.
+        """
         self._complete_lost_batches()
         info = self._first.last_info
         if not info or not info.get("outbox"):
@@ -208,7 +214,7 @@ class CommitSteps:
             rows = None if writer.spec.name in self._lost else outbox["tables"].get(writer.spec.name)
             if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
                 logger.warning(
-                    "completed batch %(batch)d of table %(table)s from its outbox",
+                    "table %(table)s lacked rows of batch %(batch)d; they were written from the outbox",
                     LogFields(batch=batch_id, table=writer.spec.name),
                 )
         for writer in self._growing:
@@ -219,7 +225,7 @@ class CommitSteps:
             owed = [batch for batch in owed if batch.rows]
             if owed and write_deferred(writer, owed, query_id, info["leader_epoch"]):
                 logger.warning(
-                    "completed batch %(batch)d of table %(table)s from its outbox",
+                    "table %(table)s lacked rows of batch %(batch)d; they were written from the outbox",
                     LogFields(batch=batch_id, table=writer.spec.name),
                 )
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
@@ -262,9 +268,9 @@ class CommitSteps:
         return self._current[table].rows()
 
     def find_row(self, table: str, row: Row) -> Row | None:
-        """Return the row with the same key from a table of current state, as of the last commit; None if there is none.
+        """Return the row of a table of current state that has the same key as `row`; None if there is none.
 
-        The job must be the leader.
+        The rows are those after the last commit. The job must be the leader.
         """
         return self._current[table].find_row(row)
 
@@ -286,11 +292,11 @@ class CommitSteps:
         return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
 
     def begin_batch(self, batch_id: int) -> None:
-        """Report the begin of a batch as step 0, which is a fault point for tests (`fault_points`)."""
+        """Report to `fault_point` that a batch begins. This is step 0."""
         self._fault_point(0, batch_id)
 
     def commit(self, batch: Batch) -> None:
-        """Run steps 2 to 5. Raises FencedLeaderError if another job leads.
+        """Run steps 2 to 5. Skip a batch without effects. Raises FencedLeaderError if another job leads.
 
         Raises RepeatedBatchError, without any effect, if the tables have this batch with other effects.
         """
@@ -350,7 +356,7 @@ class CommitSteps:
         self._first.commit(self.query_id, batch.batch_id, added, info)
 
     def _defer_rows(self, batch: Batch) -> None:
-        """Run step 5: let the rows be written later, or write them now if too many rows wait to be written."""
+        """Run step 5: submit rows for a deferred write. If too many rows of a table are deferred, write them now."""
         query_id, leader_epoch = self.query_id, self.leader_epoch
         for deferred in self._deferred:
             rows = batch.tables.get(deferred.spec.name)

@@ -45,7 +45,7 @@ class CurrentRows:
         return [self._chunks[chunk][key] for key, chunk in sorted(self._chunk_of.items())]
 
     def find_row(self, row: Row) -> Row | None:
-        """Return the row with the same key; None if there is none."""
+        """Return the stored row that has the same key as `row`; None if there is none."""
         chunk = self._chunk_of.get(self._key(row))
         return None if chunk is None else self._chunks[chunk][self._key(row)]
 
@@ -84,7 +84,7 @@ class CurrentRows:
         return self._staged[chunk]
 
     def _merge_sparse(self) -> None:
-        """Move the rows of a chunk to the previous one if both together fill at most half a chunk."""
+        """Merge a chunk into the previous one if one of the two changed and both together fill at most half a chunk."""
         below = -1
         for chunk in sorted({*self._chunks, *self._staged}):
             rows = self._content(chunk)

@@ -29,6 +29,8 @@ _COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
 class JobMetrics:
     """The metrics of the whole job, which several threads update.
 
+    Up to `most_groups` groups and `most_partitions` share-partitions have time series of their own.
+
     `now_ms` returns the wall-clock time, from which ages are computed. `clock` returns seconds, from which durations
     are computed.
     """
@@ -75,9 +77,10 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """The metrics of one query, as a `BatchObserver`. In addition, `CommitSteps` calls `on_step` at each step.
+    """The metrics of one query, as a `BatchObserver`. In addition, `on_step` must be called at each commit step.
 
-    `is_running` returns whether the query runs. The code that starts the query sets it.
+    `count` calls a function with the job's `JobCounts`. `clock` returns seconds. `is_running` returns whether the query
+    runs. The code that starts the query sets it.
     """
 
     def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):

@@ -69,13 +69,13 @@ def log_lines(
         *_topics(row_changes(SHARE_PARTITIONS, tables, row_like)),
         *_members(row_changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves, _removed(answered)),
         *(
-            LogLine("group %(group)s: member %(member)s fenced; it must join again", _member(row))
+            LogLine("group %(group)s: member %(member)s was fenced; it must join again", _member(row))
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
         ),
         *(
             LogLine(
-                "group %(group)s: a process of member %(member)s fenced: %(error)s",
+                "group %(group)s: a process of member %(member)s was fenced: %(error)s",
                 {**_member(row), "error": row["error_message"]},
             )
             for row in answers
@@ -111,7 +111,7 @@ def _member(row: Mapping[str, Any]) -> LogFields:
 
 
 def _removed(responses: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Return the (group, member id) pairs that an administrator has removed."""
+    """Return (group id, member id) for each member that an administrator has removed."""
     return {
         (row["group_id"], member_id)
         for row in responses
@@ -142,7 +142,7 @@ def _members(
         elif row.get("group_instance_id") is not None and row["incarnation_id"] != before.get("incarnation_id"):
             what = "continues in another process" if row["incarnation_id"] else "left for a restart"
             yield LogLine(
-                f"group %(group)s: static member %(member)s, %(instance)s, {what}",
+                f"group %(group)s: static member %(member)s (group instance id %(instance)s) {what}",
                 {**fields, "instance": row["group_instance_id"]},
             )
 

@@ -1,9 +1,9 @@
 """Brings the tables of a query to the same batch if some of them have lost commits.
 
-With `tables.local.sync`, a power loss removes nothing that a later step depends on. In three other cases, each table
-may have lost any number of its newest commits: without this setting, with a disk that loses acknowledged writes, and
-with backups of different times. The first table decides, because its commits contain the positions of the requests and
-the outboxes:
+With `tables.local.sync`, a power loss removes nothing that a later step depends on. In three cases, however, a table
+may have lost any number of its newest commits: the setting is off, the disk loses acknowledged writes, or the tables
+were restored from backups of different times. The first table of the query decides, because its commits contain the
+positions of the requests and the outboxes:
 
     another table is ahead     An older version is restored, which removes the rows of batches that the first table does
                                not have. The requests of these batches are read again.
@@ -97,7 +97,7 @@ def read_lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -
                 found.setdefault((query_id, batch.batch_id), LeaderBatch(info["leader_epoch"], batch))
     if found:
         logger.warning(
-            "table %(table)s has lost commits; restored %(count)d batches from outboxes",
+            "table %(table)s has lost commits; its rows of %(count)d batches are restored from outboxes",
             LogFields(table=writer.spec.name, count=len(found)),
         )
     return [*reversed(found.values())]

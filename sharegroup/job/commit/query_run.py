@@ -67,8 +67,8 @@ class QueryRun:
 
     Args:
         hand_over: passes the results of each batch to the query's source.
-        on_lead: called when the query is the leader, before its first batch; reads the brokers' time into `clock`.
-        refresh_clock: reads the brokers' time again; called from time to time.
+        on_lead: called when the query is the leader, before its first batch; measures the brokers' time for `clock`.
+        refresh_clock: measures the brokers' time again; called from time to time.
         upkeep: requests the upkeep of the tables; called every `upkeep_interval` commits.
         drop_checkpoint: called if the checkpoint no longer matches the tables, before `finish_batch` raises.
         mark_checkpoint: called after each commit with the newest batches in the tables (`CommitSteps.newest_batches`).
@@ -106,7 +106,7 @@ class QueryRun:
         """Become the leader of the query's tables, and complete the last batch of the previous leader.
 
         The checkpoint is checked after this job has become the leader, because another job may write until then.
-        `last_leader_epoch` is that of `reject_stale_checkpoint`.
+        `last_leader_epoch` is passed to `reject_stale_checkpoint`.
 
         Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
         tables. Also raises the errors of the producer, which sends the previous leader's rows again.
@@ -177,7 +177,7 @@ class QueryRun:
             self.steps.commit(batch)
         except RepeatedBatchError as error:
             logger.warning(
-                "query %(query)s: %(error)s; checkpoint dropped, the query recovers from the tables",
+                "query %(query)s: %(error)s; the checkpoint is dropped, and the query recovers from the tables",
                 LogFields(query=self._name, error=error),
             )
             self._drop_checkpoint()
@@ -193,7 +193,8 @@ class QueryRun:
         self.rejected += len(batch.rejected)
         for partition, offset, reason in batch.rejected[:_REJECTED_LOGGED]:
             logger.warning(
-                "query %(query)s rejected the request at %(partition)d@%(offset)d of its request topic: %(error)s",
+                "query %(query)s rejected the request in partition %(partition)d at offset %(offset)d of its request "
+                "topic: %(error)s",
                 LogFields(query=self._name, partition=partition, offset=offset, error=reason),
             )
         logger.warning(

@@ -15,9 +15,9 @@ _RETRY_S = 1.0
 class RetryingWorker:
     """Runs the most recently submitted task on a background thread, and retries it every `retry_s` until it succeeds.
 
-    Submitting a task replaces one that has not started, so a task must include the work of the tasks before it. After
-    each task the thread pauses for `rest_s` seconds, which combines frequent submissions. An urgent task skips the
-    pause. `close` ends the thread. A submission raises the error of an earlier task if retrying cannot fix it.
+    A call of the worker submits a task. It replaces a task that has not started, so it must include that task's work.
+    After each task the thread pauses for `rest_s` seconds, which combines frequent submissions. An urgent task skips
+    the pause. `close` ends the thread. A submission raises the error of an earlier task if retrying cannot fix it.
     """
 
     def __init__(self, name: str, retry_s: float = _RETRY_S, rest_s: float = 0.0) -> None:
@@ -77,7 +77,8 @@ class RetryingWorker:
             work()
         except TableStoreError as error:
             logger.warning(
-                "write failed; retrying every %(retry_s)g s: %(error)s", LogFields(retry_s=self._retry_s, error=error)
+                "a background write failed; retrying every %(retry_s)g s: %(error)s",
+                LogFields(retry_s=self._retry_s, error=error),
             )
             return True
         except Exception as error:  # noqa: BLE001 - the next submission raises it

@@ -31,7 +31,7 @@ class KnownConfigs:
         return values is self._values or values == self._values
 
     def replace(self, values: Values, groups: Collection[str]) -> list[str]:
-        """Replace the values; return those of `groups` whose config has changed, sorted."""
+        """Replace the values; return those of `groups` whose config has changed, sorted. The first call returns all."""
         before, self._values = self._values, values
         if values is before:
             return []
@@ -54,7 +54,7 @@ class KnownConfigs:
         return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
 
     def reads_committed(self, group_id: str) -> bool:
-        """Return whether the group reads up to the last stable offset."""
+        """Return whether the group's isolation level is read_committed: it reads up to the last stable offset."""
         return self.get(group_id).isolation_level is IsolationLevel.READ_COMMITTED
 
     def get_offset_reset(self, row: SharePartitionRow) -> AutoOffsetReset:

@@ -64,7 +64,7 @@ class ManagedShards:
         return ShardKey(key.group_id, key.topic_id, key.partition % self._shards).encode()
 
     def by_shard(self, keys: Iterable[SharePartitionKey]) -> dict[str, list[SharePartitionKey]]:
-        """Return these share-partitions by operator key, sorted."""
+        """Return {operator key: its share-partitions among `keys`, sorted}."""
         shards: dict[str, list[SharePartitionKey]] = {}
         for key in sorted(keys):
             shards.setdefault(self.shard_key(key), []).append(key)

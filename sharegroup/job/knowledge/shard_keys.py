@@ -6,7 +6,8 @@ id may, so the key is split from the right. Rows that name no share-partition ge
 
 from typing import NamedTuple, Self
 
-#: The key of rows that name no share-partition. The operator rejects them with their topic, partition and offset.
+#: The key of rows that name no share-partition. Under this key, the operator handles renewals of gateway leases, and
+#: rejects all other rows.
 UNKEYED = ""
 
 

@@ -21,7 +21,7 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 
 #: The version of a table before anything was read from it.
 NOTHING_READ = -1
-#: The version of the offset JSON.
+#: The number of the offset JSON's format.
 FORMAT = 1
 #: A list is compressed if its JSON has more characters than this. Soon after an offset with large rows, the source
 #: returns an offset without rows.
@@ -45,16 +45,17 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """An offset of the source.
+    """An offset of the source `kafka_log_offsets`.
 
     Attributes:
         seq: the number of the offset; the next one is higher by 1.
         shards: `operator.shards` when the offset was made. A start with another number discards the checkpoint.
         partitions_version: the version of `share_partitions` that was read.
         state_version: the version of `share_group_state` from which the rows' states are read.
-        waiting: the rows of `share_partitions` that are not managed yet, each by the name that `waiting_key` returns.
+        waiting: the share-partitions whose rows were read, but that are not managed yet. `waiting_key` returns the text
+            that stands for a row.
         gone: the ids of deleted topics.
-        clock_ms: the time of the last ticks, by the brokers' clocks.
+        clock_ms: the brokers' time when the source last sent tick rows.
         rows: the rows of the batch that ends at this offset.
     """
 

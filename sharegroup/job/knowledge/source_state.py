@@ -21,8 +21,9 @@ class SourceState:
 
     Attributes:
         waiting: the share-partitions that are in the table but not managed yet, with their state epochs.
-        gone: by id of a deleted topic, the share-partitions (with state epochs) whose shards have been notified.
-        ticked_all: whether every key has had a tick since the start of the process.
+        gone: maps the id of each deleted topic to its share-partitions, with their state epochs. It contains only
+            share-partitions whose shards have been notified.
+        ticked_all: whether every shard key has been sent a tick row since the start of the process.
     """
 
     def __init__(self, offset: SourceOffset, shards: int) -> None:
@@ -94,7 +95,7 @@ class SourceState:
         return self._committed[topic]
 
     def mark_topic_deleted(self, topic_id: str) -> None:
-        """Mark a topic as deleted, and stop requesting its logs."""
+        """Mark a topic as deleted, and stop requesting the offsets of its logs."""
         self.gone[topic_id] = {}
         for log in self.listing.logs_of(topic_id):
             self.logs.remove(log)

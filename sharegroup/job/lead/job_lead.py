@@ -24,7 +24,10 @@ CHECK_INTERVAL_S = 2.0
 
 
 class JobLead:
-    """One job's leader epoch. `deciding` writes the deciding table; `tables` are the handles of the other tables."""
+    """The lead of one job. It acquires leader epochs, and checks whether another job has a higher one.
+
+    `deciding` writes the deciding table. `tables` are the handles of the other tables.
+    """
 
     def __init__(self, deciding: TableWriter, tables: Sequence[VersionedTable]) -> None:
         self._deciding, self._tables = deciding, tables

@@ -12,7 +12,8 @@ from sharegroup.config import JobConfig
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
-#: The key under which a commit's info contains, by table, the newest batch that the query's other tables had then.
+#: A key in the info of a commit to a query's first table. Its value is {name of another table of the query: newest
+#: batch that this table had at the time of the commit}.
 COMMITTED = "committed"
 
 SHUFFLE_PARTITIONS, OPERATOR_SHARDS = "shuffle.partitions", "operator.shards"
@@ -46,8 +47,9 @@ class Checkpoint(NamedTuple):
     def changed_settings(self, config: JobConfig) -> list[str]:
         """Return a text for each pinned number that differs from the config: the key and both numbers.
 
-        A query must not continue from such a checkpoint. Spark would keep the pinned number of shuffle partitions. With
-        other shards, a planned batch would run with requests at shards that do not have their share-partitions.
+        If there is a difference, the query must not continue from the checkpoint. Spark would keep the pinned number of
+        shuffle partitions. With another number of shards, a batch that was planned before would pass requests to shards
+        that do not manage their share-partitions.
         """
         configured = {SHUFFLE_PARTITIONS: config.shuffle_partitions, OPERATOR_SHARDS: config.operator_shards}
         return [

@@ -49,14 +49,17 @@ class Logs(Protocol):
         """Return, for each log, the end offset of the given leader epoch, as OffsetForLeaderEpoch does."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Return, for each log, the first offset at or after a time (ms); None if there is no such record."""
+        """Return, for each log, the offset of the first record whose timestamp is the given time (ms) or later.
+
+        The offset is None if there is no such record.
+        """
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard the stored data of these topics, because they are no longer requested."""
+        """Discard the stored data of topics whose offsets are no longer requested."""
 
 
 class LogOffsetQueries:
-    """Queries leaders, and stores which of them did not respond. `topics` maps topic names to topic ids."""
+    """Queries the leaders of partitions, and stores which did not respond. `topics` maps topic names to topic ids."""
 
     def __init__(self, logs: Logs, topics: TopicIdentities) -> None:
         self._logs, self._topics = logs, topics
@@ -114,7 +117,7 @@ class LogOffsetQueries:
         }
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard the stored data of these topics, because they are no longer requested."""
+        """Discard the stored data of topics whose offsets are no longer requested."""
         self._leaders.discard_topics(topics)
         self._topics.discard_names(topics)
         if topics:
@@ -123,7 +126,10 @@ class LogOffsetQueries:
     def fetch_offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
     ) -> dict[TopicPartition, int | None]:
-        """Return {log: first offset at or after a time (ms), or None}. Logs without a response are omitted."""
+        """Return {log: offset of the first record whose timestamp is `time_ms` or later; None if there is none}.
+
+        Logs without a response are left out.
+        """
 
         def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))

@@ -50,7 +50,10 @@ class LogPoll:
         return self._loop.run(self._client.fetch_epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, for each partition, the first offset at or after a time (ms); None if there is no such record."""
+        """Return, for each partition, the offset of the first record whose timestamp is the given time (ms) or later.
+
+        The offset is None if there is no such record.
+        """
         found = self._offsets(times)
         return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 
@@ -75,7 +78,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Discard the stored data of these topics, because they are no longer requested."""
+        """Discard the stored data of topics whose offsets are no longer requested."""
 
         async def forget() -> None:
             self._client.remove_topics(topics)
@@ -83,7 +86,10 @@ class LogPoll:
         self._loop.run(forget())
 
     def waiter(self) -> KafkaConsumer:
-        """Return a new consumer for waiting until a partition has unread committed records. It fetches few bytes."""
+        """Return a new consumer, with which the caller waits until a partition has unread committed records.
+
+        Its fetches return only a few bytes.
+        """
         limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
         return offsets_consumer(self._settings, read_committed=True, **limits)
 

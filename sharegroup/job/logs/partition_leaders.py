@@ -66,7 +66,7 @@ class PartitionLeaders:
             del self._troubles[topic]
             if trouble.logged:
                 logger.warning(
-                    "topic %(topic)s: polling of log offsets works again after it failed for %(duration_s).1f s",
+                    "topic %(topic)s: log offsets are polled again after %(duration_s).1f s of failures",
                     LogFields(topic=topic, duration_s=(now_ms - trouble.began_ms) / 1000),
                 )
 
@@ -116,11 +116,12 @@ class PartitionLeaders:
         if problem and problem not in trouble.logged:
             trouble.logged.add(problem)
             logger.warning(
-                "topic %(topic)s: cannot poll log offsets, retrying: %(error)s", LogFields(topic=topic, error=problem)
+                "topic %(topic)s: log offsets cannot be polled; retrying: %(error)s",
+                LogFields(topic=topic, error=problem),
             )
 
 
 def _without_leader(partitions: Collection[TopicPartition]) -> str:
     numbers = sorted(partition.partition for partition in partitions)
     more = f" and {len(numbers) - _NAMED_IN_LOG} more" if len(numbers) > _NAMED_IN_LOG else ""
-    return f"no leader of partition {', '.join(map(str, numbers[:_NAMED_IN_LOG]))}{more}"
+    return f"no leader for partition {', '.join(map(str, numbers[:_NAMED_IN_LOG]))}{more}"

@@ -167,7 +167,11 @@ class TopicIdentities:
         ]
 
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Store a response. If it is outdated (reports a topic that another one has replaced), return False instead."""
+        """Store a response and return True. If the response is outdated, store nothing and return False.
+
+        A response is outdated if it has the id of an old topic that a new topic of the same name has replaced. If such
+        responses continue for the grace time, they are accepted.
+        """
         self._learned.add(name)
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False
@@ -196,7 +200,10 @@ class TopicIdentities:
                 self._polled_since_ms[topic] = min(now_ms, self._polled_since_ms[topic] + gap_ms)
 
     def _is_insisted_on(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Return whether a response that seemed outdated has been repeated for the whole grace time."""
+        """Return whether a response that seems outdated has been repeated for the whole grace time.
+
+        Store the time of the first such response.
+        """
         doubt = self._doubts.get(name)
         if doubt is None or doubt.topic_id != topic_id:
             doubt = self._doubts[name] = _Response(topic_id, now_ms, now_ms)

@@ -59,7 +59,7 @@ class BatchPlan:
         self._add(rows.LOAD, loads, [shard_key])
 
     def add_log_offsets(self, logs: dict[str, list[list[Any]]]) -> None:
-        """Add new log offsets, by shard."""
+        """Add new log offsets. `logs` has, by shard key, a list for each log: [partition, *PartitionLog.dump()]."""
         same: dict[str, tuple[list[list[Any]], list[str]]] = {}
         for shard_key, of_shard in sorted(logs.items()):
             same.setdefault(repr(of_shard), (of_shard, []))[1].append(shard_key)

@@ -16,7 +16,7 @@ from sharegroup.job.knowledge.source_offset import SourceOffset, SourceRow
 from sharegroup.types import SharePartitionKey
 
 States = Mapping[SharePartitionKey, ShareGroupOffset]
-#: Reads the folded states of some share-partitions, at a version of their table.
+#: Returns the states of share-partitions. The arguments are a version of `share_group_state`, and the share-partitions.
 ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
 
 
@@ -30,8 +30,8 @@ class OffsetsApartError(ShareGroupError):
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
     """Yield the (shard key, row) pairs of the batch from `start` to `end`.
 
-    Spark runs one batch per offset, so `end` equals `start` or is the offset after it. Raises OffsetsApartError if it
-    is any other offset.
+    A batch moves the source's offset forward by at most one. `end` is therefore `start`, and the batch is empty, or it
+    is the next offset. Raises OffsetsApartError for any other `end`.
     """
     if end == start:
         return
@@ -67,9 +67,10 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """Return a load row with the state's start offset and state batches, if the state has the current epoch.
+    """Return a copy of `load`, the row that loads a share-partition into the operator.
 
-    Otherwise the row has no state batches, and its start offset remains.
+    If the stored state has the current epoch, the copy gets its start offset and state batches. Otherwise it keeps the
+    start offset of `load`, and has no state batches.
     """
     state = states.get(key)
     header = state.header.dump() if state is not None else None

@@ -1,13 +1,13 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
 All input apart from the arguments comes through three protocols: `SourceTables`, `Logs` and `GroupConfigSource`. The
-same decisions therefore run with Kafka and Delta tables or in a simulation. `now_ms` is the time of a steady clock,
-which nobody can set. The detection of deleted topics requires such a clock, because it depends on how long a name
-refers to no topic. The brokers' time is in the handover.
+same decisions therefore run with Kafka and Delta tables or in a simulation. `now_ms` is the time of a monotonic
+clock. The detection of deleted topics requires such a clock, because it depends on how long a name refers to no topic.
+The brokers' time comes from the `Handover`, the data that the query passes to this source.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
-and the expired deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned
-offset.
+and the expired deadlines. What the source sent before is kept in memory (`SourceState`). Everything that is sent is in
+the returned offset.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,7 +37,11 @@ from sharegroup.types import LAST_ALTERED_MS, SharePartitionKey
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """Settings of the planner, from the job's config: `operator.shards`, and intervals in ms."""
+    """Settings of the planner, from the job's config. Times are in ms.
+
+    `shards` is `operator.shards`. `poll_ms` and `idle_poll_ms` are the poll intervals of `LogChanges`.
+    `deletion_grace_ms` is `topic.deletion.grace.ms`.
+    """
 
     shards: int
     poll_ms: int
@@ -100,7 +104,7 @@ class LogOffsetsPlanner:
         return replace(position, seq=before.seq + 1, rows=poll.batch.rows()) if has_changed else None
 
     def _load(self, poll: SourcePoll) -> int | None:
-        """Load the share-partitions that can be managed now, and return the version to read their states from.
+        """Load the share-partitions that can be managed now, and return the version of `share_group_state` to read.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
         wait for a leader. A share-partition without a state is loaded when its start offset can be computed. The result

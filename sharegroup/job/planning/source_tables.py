@@ -22,10 +22,10 @@ class SourceTables(Protocol):
         """Return the changes of share-partitions from one version (-1: no table) to another."""
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """Return the folded states at a version; share-partitions without a state are left out."""
+        """Return the states of `keys` at a version of `share_group_state`. Keys without a state are left out."""
 
     def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
-        """Return, by group, the members whose current process has replaced an earlier process."""
+        """Return {group id: fences}, with a fence for each member whose current process has replaced an earlier one."""
 
 
 class GroupConfigSource(Protocol):
@@ -34,5 +34,6 @@ class GroupConfigSource(Protocol):
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
         """Return {group id: {config name: effective value}}; the key "" has the values of all other groups.
 
-        With `fresh`, the newest version of the table is read first; otherwise the values may be slightly outdated.
+        With `fresh`, the values are those of the newest version of `share_group_configs`. Otherwise they may be up to
+        half a second old.
         """

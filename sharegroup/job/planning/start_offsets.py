@@ -18,7 +18,7 @@ StartsByTime = Mapping[SharePartitionKey, int]
 
 
 def start_offset(known: SourceState, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
-    """Return the start offset; None while a value that it depends on is unknown.
+    """Return the start offset of a share-partition without a state; None while it cannot be determined yet.
 
     The reset strategy uses only log offsets that were fetched since the share-partition was added (see
     `KnownLogs.mark_stale`), because earlier ones may be old.

@@ -1,8 +1,8 @@
-"""The groups that are not served because a state is missing.
+"""The groups that are not served because the state of a share-partition is missing.
 
-A share-partition is listed as `initialized` only after its first state is durable. If such a share-partition has no
-state of its epoch, `share_partitions` and `share_group_state` do not belong together: one of them was restored or lost
-rows. Starting the share-partition by `share.auto.offset.reset` would deliver finished records again, or skip some.
+The table `share_partitions` lists a share-partition as `initialized` only after `share_group_state` durably holds its
+first state. If the state for its current epoch is missing, the two tables are inconsistent: one of them was restored or
+lost rows. Starting the share-partition by `share.auto.offset.reset` would deliver finished records again, or skip some.
 Its group is therefore stopped until an administrator decides. All other groups are served.
 """
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedGroups:
-    """Finds and remembers the stopped groups: those that are not served because a durable state is missing.
+    """The stopped groups: those that are not served because a durable state is missing.
 
-    They are not stored, because a new process finds them again.
+    They are kept only in memory, because a new process finds them again.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,8 @@ class StoppedGroups:
     def get_stopped(self, known: SourceState) -> set[str]:
         """Return the ids of the stopped groups.
 
-        A group is no longer stopped when the row of its share-partition without a state has changed.
+        First, remove each group in which the row of the share-partition without a state has changed. Log that this
+        group is served again.
         """
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:

@@ -24,7 +24,7 @@ Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
 
 
 class Brokers:
-    """The brokers of a cluster, or a gateway's ports. Methods raise kafka-python's KafkaError.
+    """The brokers of a cluster, or the ports of a gateway. The methods send requests to them, and raise KafkaError.
 
     A request that fails with a transient error (the coordinator moves or loads, the connection is lost) is retried for
     up to `timeout_ms`. If only the response was lost, the request is executed twice.
@@ -61,10 +61,11 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """Call `exchange` with each coordinator and its groups, and return {group id: result or error}.
+        """Find the coordinators of the groups, call `exchange` for each coordinator, and return all results.
 
-        `exchange` sends one request about these groups. The result is in the order of `group_ids`. If a group has a
-        transient error, `exchange` is called again for this group until the timeout.
+        `exchange` is called with a coordinator and its groups, and sends one request (see `Exchange`). This method
+        returns {group id: result or error} in the order of `group_ids`. If a group has a transient error, `exchange` is
+        called again for this group until the timeout.
         """
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s

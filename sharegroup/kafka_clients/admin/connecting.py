@@ -54,9 +54,9 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 
 
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
-    """Return why `client` cannot connect to the first server, and close the client.
+    """Return the error with which `client` fails to connect to the first server, and close the client.
 
-    kafka-python does not report the reason, so this function connects once more. It returns None on success.
+    kafka-python does not report this error, so this function connects once more. It returns None if it succeeds.
     """
     manager = client._manager
 

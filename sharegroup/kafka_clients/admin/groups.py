@@ -67,7 +67,7 @@ def describe_groups(
 
 
 def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
-    """Delete groups of any type. Return each group's error, None for deleted groups."""
+    """Delete groups of any type. Return {group: error}, None for deleted groups."""
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, KafkaError | None]:
         response = brokers.request_once(DeleteGroupsRequest(groups_names=ids), coordinator.node_id)

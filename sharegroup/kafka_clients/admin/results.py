@@ -92,7 +92,10 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """An effective config. `synonyms` are all values set for it, as (source, name, value) in order of precedence."""
+    """A config and its effective value. `synonyms` are all values that are set for it, in order of precedence.
+
+    Each synonym is (source, config name, value).
+    """
 
     name: str
     value: str | None
@@ -102,5 +105,5 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_of_group(self) -> bool:
-        """Return whether the value is set for the group itself, and is not a default or a broker's config."""
+        """Whether the value is set for the group itself, and is not a default or a broker's config."""
         return self.source is ConfigSource.DYNAMIC_GROUP_CONFIG

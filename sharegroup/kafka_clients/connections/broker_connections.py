@@ -41,7 +41,7 @@ class BrokerConnections:
 
     @property
     def node_ids(self) -> list[int]:
-        """Return the sorted ids of the brokers that the newest metadata contains."""
+        """The sorted ids of the brokers that the newest metadata contains."""
         return self._present
 
     def address(self, node_id: int) -> Address:
@@ -52,7 +52,7 @@ class BrokerConnections:
         try:
             return self._addresses[node_id]
         except KeyError:
-            raise UpstreamUnavailableError(f"broker {node_id} is unknown") from None
+            raise UpstreamUnavailableError(f"broker {node_id} is unknown, because no metadata contained it") from None
 
     def connection_to(self, node_id: int) -> ReconnectingConnection:
         """Return the connection to a broker. Raises UpstreamUnavailableError if no metadata contained the broker."""
@@ -62,8 +62,8 @@ class BrokerConnections:
     def update_brokers(self, metadata: MetadataResponse) -> None:
         """Store the addresses of the brokers in `metadata`.
 
-        The connection to a broker that is missing in `metadata` is kept. It may have pending requests, and the broker
-        may return.
+        If the address of a broker has changed, the connection to its old address is closed. The connection to a broker
+        that is missing in `metadata` is kept. It may have pending requests, and the broker may come back.
         """
         addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         self._present = sorted(addresses)
@@ -130,8 +130,8 @@ class BrokerConnections:
     async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
         """Call `ask` with the broker's connection for metadata, and return the result.
 
-        This connection is separate from the one that `connection_to` returns, where the response could wait behind a
-        fetch. Raises UpstreamUnavailableError if `ask` takes longer than `metadata_timeout_s`.
+        `connection_to` returns another connection, where the response could wait behind a fetch. Raises
+        UpstreamUnavailableError if `ask` takes longer than `metadata_timeout_s`.
         """
         connection = self._for_metadata.get(address)
         if connection is None:

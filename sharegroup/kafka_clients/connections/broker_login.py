@@ -43,7 +43,7 @@ class ForwardedLogin:
 
 
 class Broker(Protocol):
-    """A connection to the broker that receives the login."""
+    """A broker to which a login is sent, through an open connection (`UpstreamConnection`)."""
 
     async def exchange(self, request: ApiMessage, response: type[Response], version: int) -> Response:
         """Send a request and return its response."""
@@ -55,9 +55,9 @@ def reauthentication_delay_s(lifetime_ms: int) -> float:
 
 
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
-    """Log in with the settings' ForwardedLogin if there is one, else with their sasl_* settings.
+    """Log in at the broker, and return the lifetime of the SASL session in ms, 0 if it is unlimited.
 
-    Return the session lifetime in ms, 0 if it is unlimited.
+    If `settings` contain a ForwardedLogin, it is used. Otherwise their sasl_* settings are used.
 
     Raises UpstreamLoginRejectedError if the broker rejects the login, and UpstreamUnavailableError if the login fails
     for another reason.
@@ -92,7 +92,7 @@ async def _choose(broker: Broker, mechanism: str) -> None:
     handshake = await broker.exchange(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
-        raise UpstreamLoginRejectedError(f"the upstream broker does not offer {mechanism}; SASL mechanisms: {offered}")
+        raise UpstreamLoginRejectedError(f"the upstream broker does not offer {mechanism}, but only {offered}")
 
 
 async def _say(broker: Broker, message: bytes) -> SaslAuthenticateResponse:

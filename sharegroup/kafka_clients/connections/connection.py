@@ -144,12 +144,15 @@ class UpstreamConnection(FrameProtocol):
             future.set_result(frame)
 
     def frame_error(self, problem: str) -> None:
-        """Log a violation of the protocol and close."""
-        logger.error("protocol error of an upstream broker: %(error)s", LogFields(error=problem))
+        """Log a violation of the protocol, and close the connection."""
+        logger.error("closing a connection after a protocol error of a broker: %(error)s", LogFields(error=problem))
         self.close()
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send an encoded request and return a future of the encoded response. Both are without their length prefix."""
+        """Send an encoded request, and return a future of its encoded response.
+
+        Neither of them includes its length prefix. `correlation_id` is the correlation id in the request.
+        """
         self.send(frame)
         return self._response_to(correlation_id)
 
@@ -181,7 +184,7 @@ class UpstreamConnection(FrameProtocol):
                 frame = await future
         except TimeoutError:
             self.close()  # a late response would be assigned to the next request
-            raise UpstreamUnavailableError(f"no response from the upstream broker within {timeout_s:g} s") from None
+            raise UpstreamUnavailableError(f"the upstream broker did not respond within {timeout_s:g} s") from None
         if len(frame) > LARGE_BYTES and response.API_KEY not in FETCHES:
             return await asyncio.to_thread(wire.decode_response, response, version, frame)
         return wire.decode_response(response, version, frame)

@@ -89,7 +89,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     @property
     def unfinished_bytes(self) -> int | None:
-        """Return the number of received bytes of the current incomplete frame, None if there is no such frame."""
+        """The number of received bytes of the current incomplete frame, None if there is no such frame."""
         return None if self._frame is None else self._frame_filled
 
     async def wait_drained(self) -> None:
@@ -110,8 +110,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def write_pieces(self, pieces: list[bytes | bytearray | memoryview]) -> None:
         """Send pieces in order, if still connected, and clear the list.
 
-        Pieces that the socket does not accept yet are copied into one. Otherwise each view that waits to be sent would
-        keep its whole underlying memory alive.
+        Pieces that the socket does not accept yet are copied into one buffer. Otherwise each view that waits to be sent
+        would keep its whole underlying memory alive.
         """
         transport = self.transport
         for i, piece in enumerate(pieces):
@@ -225,7 +225,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _problem(self, size: int, head: memoryview) -> str | None:
         if not 0 <= size <= self.max_frame_bytes:
-            return f"frame of {size} bytes; the limit is {self.max_frame_bytes}"
+            return f"the frame has {size} bytes; the limit is {self.max_frame_bytes}"
         return self.frame_problem(size, head) if len(head) >= min(size, HEAD_BYTES) else None
 
     def _begin(self, received: memoryview, size: int) -> None:

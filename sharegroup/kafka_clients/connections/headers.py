@@ -65,7 +65,10 @@ Response = TypeVar("Response", bound=ResponseMessage)
 
 
 class RequestHeader(NamedTuple):
-    """The fields of a request header that all header versions have. `end` is the position after these fields."""
+    """The fields of a request header that all header versions have.
+
+    `end` is the position in the frame after these fields.
+    """
 
     api_key: int
     api_version: int
@@ -139,7 +142,7 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
     """Return the position after the tagged fields that start at `position`. Raises MalformedRequestError."""
     count, position = read_varint(frame, position)
     if count > MAX_TAGGED_FIELDS:
-        raise MalformedRequestError(f"{count} tagged fields; the limit is {MAX_TAGGED_FIELDS}")
+        raise MalformedRequestError(f"{count} tagged fields are more than the limit of {MAX_TAGGED_FIELDS}")
     for _ in range(count):
         _, position = read_varint(frame, position)
         size, position = read_varint(frame, position)

@@ -25,9 +25,9 @@ def list_offsets_request(
 ) -> ListOffsetsRequest:
     """Return a request for the offset of each partition's first record at or after a time.
 
-    `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the end
-    is the last stable offset. A broker rejects a partition whose epoch in `leader_epochs` differs from the broker's
-    leader epoch (KIP-320). It does not check an epoch of -1 or a missing epoch.
+    `times` is {partition: time in ms}; `EARLIEST` and `LATEST` request the start and the end of the log. With
+    `read_committed`, the end is the last stable offset. A broker rejects a partition whose epoch in `leader_epochs`
+    differs from the broker's leader epoch (KIP-320). It does not check an epoch of -1 or a missing epoch.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     epochs = leader_epochs or {}
@@ -62,7 +62,7 @@ def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
     """Return {partition: leader epoch}.
 
-    Partitions with an error or without an epoch are left out. Brokers send epochs since Kafka 2.1.
+    Partitions with an error or without an epoch are left out. Brokers before Kafka 2.1 send no epochs.
     """
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_epoch

@@ -48,9 +48,10 @@ _Ask = Callable[[int, Mapping[TopicPartition, int]], Awaitable[dict[TopicPartiti
 
 
 class _Leadership(NamedTuple):
-    """The newest known leader epoch of a partition. Epochs of different topic ids are not comparable.
+    """The newest known leader epoch of a partition, with the id of its topic.
 
-    A topic that is deleted and created again has a new id, and its epochs start at 0.
+    A topic that is deleted and created again has a new id, and its epochs start at 0 again. Epochs are therefore only
+    compared if the topic ids are equal.
     """
 
     topic_id: UUID
@@ -86,22 +87,25 @@ class LogOffsetsClient:
     ) -> dict[TopicPartition, int]:
         """Return {partition: offset of its first record at or after a time}. The offset is -1 without such a record.
 
-        `times` are in ms; `EARLIEST` and `LATEST` request the start and the end of the log. With `read_committed`, the
-        end is the last stable offset. Partitions that have an error or whose leader does not respond are left out.
+        `times` is {partition: time in ms}; `EARLIEST` and `LATEST` request the start and the end of the log. With
+        `read_committed`, the end is the last stable offset. Partitions that have an error or whose leader does not
+        respond are left out.
         """
         return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
 
     def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return {partition: leader epoch}, as of the last response with the partition's log end offset.
+        """Return {partition: leader epoch}.
 
-        Responses with last stable offsets do not count. Partitions for which no broker sent an epoch are left out.
+        Each epoch comes from the last ListOffsets response that contained the log end offset. Responses that contained
+        the last stable offset are not used. Partitions without an epoch are left out.
         """
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
     async def fetch_epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end offset of the given leader epoch for each partition (see `epoch_ends_request`).
+        """Return {partition: end offset of a leader epoch} (see `epoch_ends_request`).
 
-        Partitions that have an error or whose leader does not respond are left out.
+        `epochs` is {partition: leader epoch}. Partitions that have an error or whose leader does not respond are left
+        out.
         """
         return await self._of_leaders(epochs, self._ask_for_epochs)
 
@@ -178,7 +182,7 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Request the end offsets of leader epochs from one leader. The result is empty if it does not respond.
+        """Request the end offsets of leader epochs from one leader. Return {} if the leader does not respond.
 
         Unlike `_ask`, this method does not add such a leader to the silent brokers (see `SilentBrokers`).
         """

@@ -29,7 +29,7 @@ class LoopThread:
             raise
 
     def close(self, close: Callable[[], None]) -> None:
-        """Call `close` on the loop, then end the thread. No coroutine may run meanwhile."""
+        """Call `close` on the event loop, and then end the thread. No coroutine may be running meanwhile."""
         if self._loop is None:
             return
 

@@ -58,7 +58,10 @@ class ReconnectingConnection:
     async def ask(
         self, request: ApiMessage, response: type[Response], max_version: int | None = None, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request in the newest version that both sides support (at most `max_version`). Return its response."""
+        """Send a request, and return its response, an instance of `response`.
+
+        The request has the newest version that both sides support, at most `max_version`.
+        """
         connection, offered = await self._get()
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
 

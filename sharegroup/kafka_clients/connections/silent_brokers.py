@@ -22,7 +22,8 @@ _RETRY_S, _ATTEMPT_S = 0.5, 2.0
 class SilentBrokers:
     """The brokers of one cluster that do not respond. Each is queried until it responds, and is then removed.
 
-    `connection_to` returns the connection to a broker id, and raises UpstreamUnavailableError for an unknown id.
+    `connection_to` returns the connection to the broker with an id. It raises UpstreamUnavailableError for an unknown
+    id.
     """
 
     def __init__(self, connection_to: Callable[[int], ReconnectingConnection]) -> None:

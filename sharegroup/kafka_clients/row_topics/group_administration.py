@@ -16,7 +16,7 @@ from sharegroup.protocol.rows import share_group_responses as responses
 def alter_offsets(
     config: Config, group_id: str, start_offsets: Mapping[tuple[str, int], int], timeout_s: float = TIMEOUT_S
 ) -> tuple[responses.PartitionError, ...]:
-    """Set start offsets by topic and partition. Return the result of each partition.
+    """Set start offsets. `start_offsets` is {(topic, partition): start offset}. Return the result of each partition.
 
     Error codes of RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """

@@ -82,7 +82,7 @@ def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int
         admin.create_topics(_new_topics(topics, replication, retention_ms))
     except (InvalidReplicationFactorError, PolicyViolationError) as error:  # a broker left, or a policy is configured
         logger.warning(
-            "brokers rejected topics with %(count)d replicas; using their default: %(error)s",
+            "the brokers rejected topics with %(count)d replicas; creating them with the brokers' default: %(error)s",
             LogFields(count=replication, error=error),
         )
         admin.create_topics(_new_topics(topics, _BROKERS_DEFAULT, retention_ms))
@@ -140,7 +140,7 @@ def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
         minimum = configs[name].get(_MIN_INSYNC_REPLICAS, "unknown")
         alike.setdefault(f"replicas: {count}, {_MIN_INSYNC_REPLICAS}: {minimum}", []).append(name)
     for what, names in alike.items():
-        logger.info("topics %(topic)s: %(detail)s", LogFields(topic=", ".join(names), detail=what))
+        logger.info("topics %(topic)s have %(detail)s", LogFields(topic=", ".join(names), detail=what))
     if alone := [name for name, count in replicas.items() if count == 1]:
         logger.warning(
             "topics %(topic)s have one replica: the job waits while its broker is unavailable, and unread "

@@ -23,7 +23,7 @@ APPEND_TIMEOUT_S = 30
 
 
 class RowTopics(NamedTuple):
-    """The job's three topics."""
+    """The names of the job's three topics."""
 
     share_group_requests: str
     share_partition_requests: str
@@ -88,9 +88,9 @@ class RowChannel:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def brokers_ahead_ms(self) -> int:
-        """Return the latest time of all brokers' clocks minus the time of this machine's steady clock, in ms.
+        """Return by how many ms the clock of the most advanced broker is ahead of this machine's steady clock.
 
-        Before the first append, the result is computed from this machine's wall clock instead.
+        Before the first append, this machine's wall clock is used instead of the broker's clock.
         """
         try:
             return self._clock.now().latest_ms - self._clock.local_ms()

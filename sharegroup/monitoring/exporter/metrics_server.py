@@ -61,7 +61,7 @@ class MetricsServer:
         self._server: _Server | None = None
 
     def start(self, host: str, port: int) -> int:
-        """Start to listen and return the port. For port 0, a free port is chosen.
+        """Start to listen, and return the port. If `port` is 0, a free port is chosen.
 
         Raise MetricsUnavailableError if the address is not available.
         """
@@ -83,7 +83,7 @@ class MetricsServer:
             self._server = None
 
     def _response(self, path: str, accept: str) -> tuple[int, str, bytes]:
-        """Return (status, content type, body) of a GET."""
+        """Return (status, content type, body) of the response to a GET request."""
         path = path.partition("?")[0]
         if path == "/metrics":
             return self._scrape(accept)
@@ -133,7 +133,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Handle the request on its thread, then admit another request in its place."""
+        """Handle the request on its thread, then let the server accept another request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -157,4 +157,4 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - http.server's name
-        """Write no log line for a scrape."""
+        """Do nothing, so that no request is logged."""

@@ -1,4 +1,5 @@
 """Metrics of the job, the gateway and the members: declarations and current values.
 
-This package uses no clock, threads or HTTP. Callers on several threads must hold a lock. `exporter` serves the values.
+This package uses no clock, threads or HTTP. If several threads use its objects, they must hold a lock. The package
+`exporter` serves the values.
 """

@@ -1,4 +1,4 @@
-"""Counts state transitions of records by group, from the rows of the table `delivery_log`."""
+"""Counts the state transitions of records for each group, from the rows of the table `delivery_log`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _REDELIVERED = {Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT
 
 
 class Deliveries:
-    """Counts of the state transitions of records."""
+    """Counts deliveries: the state transitions of records, for each group."""
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels

@@ -28,7 +28,10 @@ class DeliveryCounts:
         self._records.add(records, _BATCH)
 
     def count_assigned(self, records: int, seconds: float) -> None:
-        """Count reserved or released records that were delivered to a member, `seconds` after the member was chosen."""
+        """Count reserved or released records that the gateway assigned to a member.
+
+        `seconds` is the time from the choice of the member until the records could be sent to it.
+        """
         self._records.add(records, _RESERVED)
         self._seconds.observe(seconds)
 

@@ -26,12 +26,15 @@ class GroupCounts:
         self._rebalances = Counter(catalogue.REBALANCES)
 
     def reset(self) -> None:
-        """Reset all counts except the rebalances. The caller then passes all rows of the tables as added rows."""
+        """Reset all counts except the rebalances. The caller must then pass all rows of the tables as added rows."""
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 
     def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
-        """Apply a change of `share_groups`. Return the label of a deleted group if it had its own label, else None."""
+        """Apply a change of a row of `share_groups`.
+
+        If this deletes a group that has its own label, return this label, else None.
+        """
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
             self._members[self._labels.label_of(after["group_id"])] += 0
@@ -52,14 +55,14 @@ class GroupCounts:
             self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.label_of(after["group_id"]))
 
     def update_member(self, before: _Row | None, after: _Row | None) -> None:
-        """Apply a change of `share_group_members`."""
+        """Apply a change of a row of `share_group_members`."""
         row = before or after
         if row is not None and (before is None) != (after is None):
             label = self._labels.label_of(row["group_id"])
             _move(self._members, before and label, after and label)
 
     def update_share_partition(self, before: _Row | None, after: _Row | None) -> None:
-        """Apply a change of `share_partitions`."""
+        """Apply a change of a row of `share_partitions`."""
         _move(self._statuses, before and before["status"], after and after["status"])
 
     def families(self) -> Iterator[MetricFamily]:

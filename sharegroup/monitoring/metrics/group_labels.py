@@ -17,7 +17,7 @@ class GroupLabels:
         self._others: set[str] = set()
 
     def label_of(self, group_id: str) -> str:
-        """Return the label of a group."""
+        """Return the label of a group. If the group has no label yet, assign one."""
         if group_id in self._named:
             return group_id
         if len(self._named) < self._limit and group_id not in self._others:

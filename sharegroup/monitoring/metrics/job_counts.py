@@ -44,7 +44,7 @@ _GAUGES = (
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """The results of a micro-batch.
+    """A finished micro-batch: its duration, and the rows that it read and wrote.
 
     Attributes:
         query: The name of the query.
@@ -52,9 +52,9 @@ class FinishedBatch:
         part_s: The duration of each part of the micro-batch, in seconds.
         requests: The number of processed rows of the request topic.
         rejected: The number of invalid rows of the request topic.
-        tables: The rows written to each table.
-        changes: The changed rows of the tables that contain the current state.
-        responses: The response rows.
+        tables: The number of rows written to each table, by table.
+        changes: The changed rows of the tables that contain the current state, by table.
+        responses: The number of response rows.
         windows: The fields of `WindowSizes` (offsets and counts) for each changed share-partition, as plain values.
     """
 
@@ -92,7 +92,10 @@ class JobCounts:
         self._gauges[metric][labels] = value
 
     def load_tables(self, rows: Iterable[RowChange]) -> None:
-        """Replace the counts of groups. `rows` has each row of the group coordinator's tables, as an added row."""
+        """Replace the counts of groups, members and share-partitions.
+
+        `rows` has each row of the group coordinator's tables, as an added row.
+        """
         self._groups.reset()
         self._change(rows)
 

@@ -18,10 +18,10 @@ MAX_ENDS = 8
 
 
 def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_ms: int) -> LogEnds:
-    """Return the stored end offsets `ages`, updated by an end offset of the log that was observed at `now_ms`.
+    """Return the stored end offsets `ages`, updated with `log_end_offset`, which was observed at `now_ms`.
 
-    It is added if it is higher than the others. End offsets up to the start offset are removed, because all records
-    below them are finished. The result is empty if all records are finished.
+    `log_end_offset` is added if it is higher than the stored end offsets. End offsets up to the start offset are
+    removed, because all records below them are finished. The result is empty if all records are finished.
     """
     if log_end_offset <= start_offset:
         return ()

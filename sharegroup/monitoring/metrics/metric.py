@@ -37,7 +37,7 @@ class Metric:
 
 
 class Observations(NamedTuple):
-    """One series of a histogram.
+    """The observations in one series of a histogram.
 
     `cumulative` contains the number of observations up to each bound, and finally the number of all observations.
     `sum` is the sum of all observed values.
@@ -55,7 +55,7 @@ class MetricFamily(NamedTuple):
 
 
 def gauge(metric: Metric, values: Iterable[tuple[Labels, float]]) -> MetricFamily:
-    """Return the family of a gauge with these values."""
+    """Return the family of a gauge. `values` are the label values and the value of each series."""
     return MetricFamily(metric, list(values))
 
 
@@ -67,7 +67,7 @@ class Counter:
         self._counts: dict[Labels, float] = {} if metric.labels else {(): 0}
 
     def add(self, count: float, *labels: str) -> None:
-        """Increase the count of a series."""
+        """Increase the count of the series with these label values."""
         self._counts[labels] = self._counts.get(labels, 0) + count
 
     def remove_series(self, first_label: str) -> None:
@@ -87,7 +87,7 @@ class Histogram:
         self._sums: dict[Labels, float] = {}
 
     def observe(self, value: float, *labels: str, times: int = 1) -> None:
-        """Add `times` observations of a value."""
+        """Add `times` observations of a value to the series with these label values."""
         buckets = self._buckets.get(labels)
         if buckets is None:
             self._sums[labels] = 0  # before the buckets, because `family` may run on another thread

@@ -1,4 +1,4 @@
-"""Sums, by group, of the sizes of all share-partitions that the job manages: lag, records in flight, and others.
+"""Sums up the sizes of the share-partitions that the job manages, for each group: lag, records in flight, and others.
 
 The cost of an update or a scrape does not depend on the number of share-partitions. Sums are updated incrementally. The
 oldest record of a group is at the top of a heap. Outdated entries of the heap are removed when they reach the top, or
@@ -30,7 +30,7 @@ _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalog
 
 
 class SharePartitionSizes:
-    """Sums up the sizes of share-partitions (lag, records in flight and others) by group.
+    """The sizes of share-partitions (lag, records in flight and others), summed up for each group.
 
     Up to `most_partitions` share-partitions also have their own series.
     """
@@ -44,9 +44,10 @@ class SharePartitionSizes:
         self._named: dict[_Key, Labels] = {}
 
     def update(self, sizes: WindowSizes, now_ms: int) -> bool:
-        """Apply the sizes of one share-partition. `now_ms` is the timestamp of the micro-batch that reported them.
+        """Replace the sizes of one share-partition, and update the sums.
 
-        Return whether the job manages the share-partition now and did not manage it before.
+        `now_ms` is the timestamp of the micro-batch that reported the sizes. Return whether the job manages the
+        share-partition now and did not manage it before.
         """
         key = sizes.group_id, sizes.topic_id, sizes.partition
         before = self._known.pop(key, None)
@@ -114,7 +115,7 @@ class _Oldest:
         return len(self._since)
 
     def set(self, key: _Key, since: int | None) -> None:
-        """Set the time for a share-partition; None if all of its records are finished."""
+        """Set the time of a share-partition's oldest unfinished record, None if all of its records are finished."""
         if since is None:
             self._since.pop(key, None)
         elif self._since.get(key) != since:

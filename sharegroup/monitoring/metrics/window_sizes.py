@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 class WindowSizes(NamedTuple):
     """The sizes of a share-partition: offsets and counts, defined as in the table `share_group_state`.
 
-    `end_offset` is the offset after the last record in flight. `reserved_count` offsets after it are reserved for
+    `end_offset` is the offset after the last record in flight. From there on, `reserved_count` offsets are reserved for
     gateways, and have no records yet. `log_end_offset` is -1 while the end of the log is not known. If `is_managed` is
     False, the operator no longer manages the share-partition, and the sizes have no meaning.
     """
@@ -26,7 +26,7 @@ class WindowSizes(NamedTuple):
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Self:
-        """Create the sizes from the values of the fields, in their order."""
+        """Create the sizes from the values of all fields, in the order of the fields."""
         return cls(*values)
 
     @property

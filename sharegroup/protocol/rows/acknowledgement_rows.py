@@ -52,7 +52,7 @@ def _size(batches: Sequence[AcknowledgementBatch], grants: int) -> int:
 def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[AcknowledgementBatch]:
     """Split a batch into pieces that fit into one row each.
 
-    A piece has at most `_MAX_TYPES` acknowledge types and is in at most `MAX_RANGES_PER_ROW` acquired ranges.
+    A piece has at most `_MAX_TYPES` acknowledge types and overlaps at most `MAX_RANGES_PER_ROW` acquired ranges.
     `last_offsets` are the last offsets of the acquired ranges.
     """
     first, last, types = batch

@@ -14,7 +14,7 @@ BROADCAST_KEY = "*"
 
 @dataclass(frozen=True, slots=True)
 class NewLeaderBroadcast:
-    """A job has become the leader and serves share-partitions.
+    """Broadcast that a job has become the leader and serves share-partitions.
 
     If the job started without a checkpoint, it does not have the waiting fetches of the previous job. Requesters that
     wait for the response to a fetch must therefore send the fetch again.
@@ -25,10 +25,10 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member left its group, or its session expired. Gateways discard what they store about the member.
+    """Broadcast that a member left its group or that its session expired.
 
-    The job releases the member's records. If a gateway may still accept acknowledgements of the member, the records
-    stay locked until their locks expire.
+    Gateways discard what they store about the member. The job releases the member's records. If a gateway may still
+    accept acknowledgements of the member, the records stay locked until their locks expire.
     """
 
     type: ClassVar[str] = "member_left"
@@ -40,7 +40,7 @@ class MemberLeftBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedBroadcast:
-    """The topic with this id was deleted. A topic that is created later with the same name has another id."""
+    """Broadcast that the topic with this id was deleted. A later topic with the same name has another id."""
 
     type: ClassVar[str] = "topic_deleted"
 

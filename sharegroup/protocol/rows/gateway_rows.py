@@ -28,7 +28,7 @@ class GatewayRow:
 
     Attributes:
         standby: The address of this gateway for clients whose own gateway has failed.
-        brokers: The address of the gateway's port for each broker, by broker id.
+        brokers: {broker id: address of the gateway's port for this broker}.
         lives_ms: The time in ms for which the row is valid after its append. 0 means that the gateway is stopping.
         listener: The name of the gateway's listener. Gateways with another listener name ignore the row.
     """

@@ -18,7 +18,7 @@ RENEW_LEASES = "renew_leases"
 
 @dataclass(frozen=True, slots=True)
 class RenewLeasesRequest:
-    """Request to keep all reservations of the gateway `requester` until `lease_ms` after the append of the row.
+    """Request to keep all reservations of the gateway `requester` for `lease_ms` ms after the append of the row.
 
     `group_id` may be any group that the job serves. It only selects the job that receives the row.
     """
@@ -36,7 +36,7 @@ class RenewLeasesRequest:
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key. The renewals of a gateway are in one Kafka partition."""
+        """The record key, `requester`. All renewals of a gateway are therefore in one Kafka partition."""
         return self.requester.encode()
 
 

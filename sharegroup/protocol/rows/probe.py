@@ -1,7 +1,8 @@
 """The probe: a row that the job appends to its own request topics. Operators ignore it.
 
-The append times of probes give the job the brokers' time. Each query also appends probes when it starts, and is ready
-when a micro-batch with a probe has finished: the Python workers run, and the tables are writable (docs/rows.md).
+The job estimates the brokers' time from the append times of probes. Each query also appends probes when it starts. The
+query is ready when it has finished a micro-batch with a probe, because the Python workers then run and the tables are
+writable (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"

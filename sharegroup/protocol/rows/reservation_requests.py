@@ -31,10 +31,10 @@ MAX_LEASE_MS = 10_000
 class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The job responds in the micro-batch that reads the row, with all offsets that are reserved for the gateway. It
-    reserves no new offsets while records can be acquired, while it has a waiting fetch without `reserves`, or if the
-    topic has no topic id. The gateway holds its reserved offsets for `lease_ms` (its lease). The row also ends the
-    gateway's reservations of earlier reservation epochs. `member_id` is empty.
+    The job responds in the micro-batch that reads the row, with all offsets that are reserved for the gateway. The job
+    reserves no new offsets in three cases: there are records that a fetch can acquire, a fetch without `reserves` is
+    waiting, or the topic has no topic id. The gateway holds its reserved offsets for `lease_ms` (its lease). The row
+    also ends the gateway's reservations of earlier reservation epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE
@@ -86,15 +86,15 @@ class UnreserveRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class ReassignRequest(PartitionRequest):
-    """Notice that the member has released records, and that the gateway `requester` delivers them to a waiting member.
+    """Tells the job that a member released records, and that the gateway `requester` sends them to a waiting member.
 
-    - `acquired`: the released ranges, with the delivery counts of the member's deliveries. The new deliveries have
-      counts that are one higher.
+    - `acquired`: the released ranges with their delivery counts so far. Each new delivery has a count that is one
+      higher.
     - `to_member_id`: the member that receives the records. It may be the member that released them.
     - `to_incarnation_id`: the client process of that member if it is static (KIP-345), else None.
-    - `valid_until_ms`: until this time, the locks of the records and the sessions of both members are certainly valid.
-      As with an assign row, the gateway sends the records only if the row was appended by this time, and the job
-      ignores a row that was appended later.
+    - `valid_until_ms`: the locks of the records and the sessions of both members do not expire before this time. If the
+      row is appended later, the gateway does not send the records, and the job ignores the row. An assign row works the
+      same way.
     - `lock_duration_ms`: the duration of the new locks, which start at the append of the row.
     """
 

@@ -130,7 +130,7 @@ def reject_share_group_request(row: Mapping[str, Any], code: int, message: str) 
 
 
 def to_error_row(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
-    """Return a short error response that replaces a response row that is too large to be sent."""
+    """Return a short error response, to be sent instead of the response row `row`, which is too large."""
     reject = reject_share_partition_request if "topic" in row else reject_share_group_request
     return encode_response(reject(row, code, message))
 

@@ -26,7 +26,10 @@ MAX_DELIVERY_COUNT = 2**15 - 1
 
 
 class InvalidFieldError(RequestError):
-    """A request row has an invalid field, but a response can be sent. `row` contains all fields of the row."""
+    """A request row has an invalid field. An error response can be sent, because its `id` and `reply_to` are valid.
+
+    `row` contains all fields of the row.
+    """
 
     def __init__(self, message: str, row: Mapping[str, Any]) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
@@ -50,9 +53,9 @@ def json_object(value: str) -> dict[str, Any]:
 
 
 def check_header(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
-    """Check `id`, `reply_to` and `type` of a row, and return the row.
+    """Check `id`, `reply_to` and `type` of a row, and return the row. A missing `reply_to` is set to "".
 
-    Raises InvalidRequestRow for an invalid `id` or `reply_to`, InvalidFieldError for a `type` that is not in `types`.
+    Raises InvalidRequestRow if `id` or `reply_to` is invalid, and InvalidFieldError if `type` is not in `types`.
     """
     if not isinstance(row.get("id"), str) or not row["id"]:
         raise InvalidRequestRow("id must be a non-empty string")
@@ -75,8 +78,8 @@ def text(
 ) -> str:
     """Return a string field, or `default` if it is missing.
 
-    Raises InvalidFieldError if there is neither a field nor a default, or if the value is not a string, has more than
-    `max_length` characters, or is empty although `may_be_empty` is False.
+    Raises InvalidFieldError if there is neither a field nor a default. Also raises it if the value is not a string, has
+    more than `max_length` characters, or is empty while `may_be_empty` is False.
     """
     value = row.get(field, default)
     if not isinstance(value, str):
@@ -91,7 +94,7 @@ def text(
 
 
 def echoed_text(row: Mapping[str, Any], field: str) -> str:
-    """Return a field as text for an error response. Any type is accepted. Long text is cut to `MAX_TEXT_LENGTH`."""
+    """Return a field as text for an error response, at most `MAX_TEXT_LENGTH` characters. "" if it is missing."""
     return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
 
@@ -163,7 +166,10 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
 
 
 def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False) -> tuple[OffsetRange, ...]:
-    """Parse [[first_offset, last_offset], ...]. Raises InvalidFieldError for another format."""
+    """Parse [[first_offset, last_offset], ...].
+
+    Raises InvalidFieldError for another format. Without `may_be_empty`, also raises it for an empty list.
+    """
     ranges = row.get(field)
     if not _are_ranges(ranges, 2, may_be_empty):
         raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset]", row)
@@ -172,7 +178,10 @@ def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False
 
 
 def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, ...]:
-    """Parse [[first_offset, last_offset, delivery_count], ...]. Raises InvalidFieldError for another format."""
+    """Parse [[first_offset, last_offset, delivery_count], ...].
+
+    Raises InvalidFieldError for another format or an empty list.
+    """
     ranges = row.get(field)
     if not _are_ranges(ranges, 3) or not all(is_integer(item[2], 1, MAX_DELIVERY_COUNT) for item in ranges or ()):
         raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)

@@ -34,7 +34,10 @@ class StartOffset(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Identifies a member by its member id, its group instance id, or both. Both must belong to the same member."""
+    """The ids by which a request names a member: its member id, its group instance id, or both.
+
+    If both are given, they must belong to the same member.
+    """
 
     member_id: str = ""
     group_instance_id: str | None = None

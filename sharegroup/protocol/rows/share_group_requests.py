@@ -54,13 +54,16 @@ class _Row:
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key. All rows of a group are in one Kafka partition."""
+        """The record key, the group id. All rows of a group are therefore in one Kafka partition."""
         return self.group_id.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(_Row):
-    """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves for a restart (only static members, KIP-848).
+    """Heartbeat of a member.
+
+    - `member_epoch`: the epoch that the member was last sent. Other values: 0 joins the group, -1 leaves it, and -2
+      leaves it for a restart (only static members, KIP-848).
 
     - `subscribed_topic_names`: the subscription, or None if it has not changed
     - `topics`: the metadata of those subscribed topics that the requester knows
@@ -84,7 +87,10 @@ class HeartbeatRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class InitializedNotice(_Row):
-    """Notice that the initial state of each (topic id, partition, state epoch) is durable."""
+    """Notice that the initial states of some share-partitions are durable.
+
+    `initialized` has (topic id, partition, state epoch) for each of them.
+    """
 
     type: ClassVar[str] = INITIALIZED
 
@@ -94,7 +100,10 @@ class InitializedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeletedNotice(_Row):
-    """Notice that the deletion of the state of each (topic id, partition, state epoch) is durable."""
+    """Notice that the states of some share-partitions are durably deleted.
+
+    `deleted` has (topic id, partition, state epoch) for each of them.
+    """
 
     type: ClassVar[str] = DELETED
 
@@ -114,7 +123,7 @@ class TopicDeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsRequest(_Row):
-    """Request to set start offsets. `topics` is the metadata of the topics in `offsets`, from the requester."""
+    """Request to set start offsets. `topics` is the requester's metadata of the topics in `offsets`."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 

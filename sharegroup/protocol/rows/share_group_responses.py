@@ -17,7 +17,7 @@ from sharegroup.protocol.rows.share_group_requests import (
 
 
 class PartitionError(NamedTuple):
-    """Result of alter_offsets for one share-partition. Error code 0 means that it was altered."""
+    """Error of alter_offsets for one share-partition. Error code 0 means that its start offset was altered."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class PartitionError(NamedTuple):
 
 
 class TopicError(NamedTuple):
-    """Result of delete_offsets for one topic. Error code 0 means that its offsets were deleted."""
+    """Error of delete_offsets for one topic. Error code 0 means that its offsets were deleted."""
 
     topic: str
     error_code: int
@@ -34,7 +34,7 @@ class TopicError(NamedTuple):
 
 
 class MemberError(NamedTuple):
-    """Result of remove_members for one member. Error code 0 means that it was removed."""
+    """Error of remove_members for one member. Error code 0 means that the member was removed."""
 
     member_id: str
     group_instance_id: str | None
@@ -76,7 +76,10 @@ class HeartbeatResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponse(_Response):
-    """Response to alter_offsets. Unless the whole request failed, `partition_errors` has all share-partitions."""
+    """Response to alter_offsets.
+
+    `partition_errors` has one entry for each share-partition of the request. If the whole request failed, it is empty.
+    """
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -86,7 +89,7 @@ class AlterOffsetsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResponse(_Response):
-    """Response to delete_offsets. Unless the whole request failed, `topic_errors` has all topics."""
+    """Response to delete_offsets. `topic_errors` has one entry per topic, or is empty if the whole request failed."""
 
     type: ClassVar[str] = DELETE_OFFSETS
 
@@ -103,7 +106,7 @@ class DeleteGroupResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsResponse(_Response):
-    """Response to alter_configs. If there is no error, the configs have been set, or are valid (`validate_only`)."""
+    """Response to alter_configs. No error means that the configs were set or, with `validate_only`, are valid."""
 
     type: ClassVar[str] = ALTER_CONFIGS
 
@@ -120,7 +123,7 @@ class InvokeConsumerRebalanceResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersResponse(_Response):
-    """Response to remove_members: `member_errors` has an entry for each requested member, or the request failed."""
+    """Response to remove_members. `member_errors` has one entry per member, or is empty if the whole request failed."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 

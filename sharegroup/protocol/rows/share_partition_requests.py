@@ -53,14 +53,14 @@ class FetchRequest(PartitionRequest):
     - `max_records`: the maximum number of records. 0 cancels the waiting fetch that `reply_to` has sent for the member.
     - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
       member.
-    - `opened_ms`: if this is the first fetch of a session, the time at which the session was opened, else -1. The job
-      then releases all records of the member, because a process with a new session has none of them. This fetch
-      acquires them before other fetches. The field is ignored if the member has got records by a request that was
-      appended at or after this time.
+    - `opened_ms`: the time at which the session was opened, if this is its first fetch, else -1. If the time is set,
+      the job first releases all records of the member, because a process with a new session has none of them. This
+      fetch acquires the released records before other fetches. The job ignores the field if a request that was appended
+      at or after `opened_ms` has already acquired records for the member.
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       member does not need new records during this time.
-    - `reserves`: whether the fetch is from a gateway that reserves offsets while its members wait. Such a fetch does
-      not have to wait for offsets that are reserved for other gateways.
+    - `reserves`: whether the fetch is from a gateway that also sends reserve requests for its members. While a fetch
+      without `reserves` waits, the job reserves no offsets, because only gateways can use reserved offsets.
     """
 
     type: ClassVar[str] = FETCH
@@ -82,7 +82,7 @@ class AcknowledgeRequest(PartitionRequest):
       records that still have these delivery counts. If empty, it applies to all records that the member has acquired.
     - `lock_deadline_ms`: the time at which the first lock of these records expires, as the requester has received it
       (-1: not known). If the row was appended after this time and contains records below the start offset, it is
-      rejected. Another member may have finished these records.
+      rejected, because another member may have finished these records.
     - `is_static`: whether renewed locks get the longer duration of static members
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       delay ends early if a member waits for records that this row may release.
@@ -105,8 +105,8 @@ class UnacquireRequest(PartitionRequest):
 
     The request has either `ranges` or `acquired`. If the member does not hold all records of `ranges`, the request is
     rejected. `acquired` contains acquired ranges with their delivery counts. A record of `acquired` is returned if the
-    member still holds it, or held it last and lost it because its lock expired or the member left. All other
-    records of `acquired` are skipped.
+    member still holds it. It is also returned if the member was the last to hold it, and lost it because the lock
+    expired or the member left. All other records of `acquired` are skipped.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -128,9 +128,9 @@ class ReleaseMemberRequest(PartitionRequest):
     - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
       records is not counted, because they never left the gateway.
     - `requester`: the `reply_to` of the gateway whose session with the member ended, or empty. If it is set and the
-      member has acquired records through another gateway, the records are not released.
-    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. If the member has got records
-      by a request that was appended at or after this time, the row is ignored.
+      member has acquired records through another gateway, no records are released.
+    - `opened_ms`: if the member has opened a new session, the time of opening, else -1. The row is ignored if a request
+      that was appended at or after this time has already acquired records for the member.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER

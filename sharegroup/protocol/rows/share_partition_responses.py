@@ -53,9 +53,9 @@ class FetchResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeResponse(_Response):
-    """Response to an acknowledge.
+    """Response to an acknowledge request.
 
-    - `acquired`: the ranges whose locks were renewed. Records below the start offset are skipped.
+    - `acquired`: the ranges whose locks were renewed, without records below the start offset
     - `lock_deadline_ms`: the time at which these locks expire, in milliseconds since the epoch (-1: no ranges)
     - `renewals_off`: whether the request was rejected because the group does not allow renewals
     """
@@ -70,21 +70,21 @@ class AcknowledgeResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireResponse(_Response):
-    """Response to an unacquire. If there is no error, the member no longer holds the records."""
+    """Response to an unacquire request. If there is no error, the member no longer holds the records."""
 
     type: ClassVar[str] = UNACQUIRE
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMemberResponse(_Response):
-    """Response to a release_member. If there is no error, the records of the member have been released."""
+    """Response to a release_member request. If there is no error, the records of the member have been released."""
 
     type: ClassVar[str] = RELEASE_MEMBER
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveResponse(_Response):
-    """Response to a reserve.
+    """Response to a reserve request.
 
     - `acquired`: all ranges that are reserved for the gateway in this reservation epoch, ascending, with delivery
       count 0. Ranges are included even if the gateway has assigned them in rows that the job has not read yet.

@@ -53,7 +53,7 @@ class PartitionRequest:
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key. All rows of a share-partition are in one Kafka partition."""
+        """The record key, which names the share-partition. All its rows are therefore in one Kafka partition."""
         return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
     def _omitted_fields(self) -> tuple[str, ...]:

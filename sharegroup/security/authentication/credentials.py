@@ -118,7 +118,7 @@ def _usual(mechanism: str) -> ScramCredential:
 
 
 def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_SHA_512,)) -> str:
-    """Return the file's line for a user with this password, with new random salts.
+    """Return the line of the file for a user with this password. The line has new random salts.
 
     Raises ValueError if user or password is empty, or if SASL does not allow a character of the password (RFC 4013).
     """
@@ -127,7 +127,7 @@ def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_S
     try:
         entries = [_entry(password, mechanism) for mechanism in mechanisms]
     except ScramException as error:
-        raise ValueError(f"not allowed in a password: {error}") from error
+        raise ValueError(f"the password contains a character that is not allowed: {error}") from error
     line = {user: entries[0] if len(entries) == 1 else entries}
     return yaml.safe_dump(line, width=1_000, allow_unicode=True).strip()
 
@@ -143,13 +143,13 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
+        raise InvalidConfigError(path, [f"the file cannot be read: {error}"]) from error
     except yaml.YAMLError as error:  # its text contains the line, which may contain a password
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise InvalidConfigError(path, [f"cannot be read: not valid YAML{where}"]) from None
+        raise InvalidConfigError(path, [f"the file cannot be read: not valid YAML{where}"]) from None
     if not isinstance(entries, dict) or not entries:
-        raise InvalidConfigError(path, ["must map each user to its credentials"])
+        raise InvalidConfigError(path, ["the file must map each user to its credentials"])
     users: dict[str, Mapping[str, ScramCredential]] = {}
     problems = []
     for user, entry in entries.items():
@@ -166,7 +166,7 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
 def _parse(entries: Sequence[object]) -> dict[str, ScramCredential] | None:
     """Return {mechanism: credential} for a user's entries.
 
-    Returns None if there are no entries, one of them is invalid, or a mechanism occurs twice.
+    Returns None if there are no entries, if an entry is invalid, or if a mechanism occurs twice.
     """
     parsed = [_parse_one(entry) for entry in entries]
     credentials = {credential.mechanism: credential for credential in parsed if credential is not None}

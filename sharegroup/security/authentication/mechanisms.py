@@ -22,7 +22,7 @@ KEYS_PAUSE_S = 10.0
 
 
 class LoginMechanisms:
-    """The enabled mechanisms, with the current users and token keys.
+    """The SASL mechanisms that clients may use to log in, with the current users and token keys.
 
     The constructor raises InvalidConfigError if an enabled mechanism has no users or token keys, or if the file of
     users or keys is invalid.
@@ -60,9 +60,10 @@ class LoginMechanisms:
         return self._tokens.has_unknown_key(token)
 
     def reload_keys(self) -> None:
-        """Reload the token keys now: from a file if it has changed, from a server after a pause. Blocks.
+        """Reload the token keys without waiting for the next `check`. Blocks.
 
-        The server is not queried if the last query is less than `KEYS_PAUSE_S` seconds ago.
+        A file is read if it has changed. A server is queried, unless the last query is less than `KEYS_PAUSE_S` seconds
+        ago. In this case, the keys stay unchanged.
         """
         if self._keys is not None:
             self._keys.reload_now()
@@ -92,7 +93,8 @@ def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
 def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
     """Return the token keys from the configured file or server, None if neither is configured.
 
-    A file must exist. A server may be unavailable at first.
+    Raises InvalidConfigError if a file is missing or invalid. If a server is not available, there are no keys until it
+    responds.
     """
     if not config.token_keys:
         return None

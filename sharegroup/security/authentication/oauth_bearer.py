@@ -58,12 +58,12 @@ class OAuthBearerExchange:
         accepted = self._check(token)
         self.claimed = accepted.user
         if authorization_id not in ("", accepted.user):
-            raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
+            raise LoginRejectedError(_REJECTED, "the authorization id differs from the user name")
         return accepted
 
 
 def parse_message(message: str) -> tuple[str, str]:
-    """Return (authorization id, token) of a client's first message. SASL extensions (KIP-342) are ignored.
+    """Return (authorization id, token) of a client's first message. Skip SASL extensions (KIP-342).
 
     Raises LoginRejectedError if the message is malformed.
     """

@@ -26,7 +26,7 @@ class PlainExchange:
             raise LoginRejectedError(_REJECTED, _MALFORMED)
         self.claimed, password = rest
         if authorization_id not in ("", self.claimed):
-            raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
+            raise LoginRejectedError(_REJECTED, "the authorization id differs from the user name")
         if not self._credentials.get_credential(self.claimed).matches(password):
             raise LoginRejectedError(_REJECTED)
         return ExchangeStep(b"", self.claimed)
@@ -47,7 +47,7 @@ class ScramExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Handle the client's first message, and in the second call its final message.
+        """Handle the client's first message in the first call, and its final message in the second call.
 
         Raises LoginRejectedError if a message is malformed or the password is wrong.
         """

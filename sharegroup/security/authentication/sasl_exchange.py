@@ -37,7 +37,7 @@ class Exchange(Protocol):
         """The maximum size of a client's message, in bytes."""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Handle the client's next message. Raises LoginRejectedError."""
+        """Handle the client's next message, and return the answer. Raises LoginRejectedError."""
 
 
 #: {mechanism: function that creates an exchange}, in the order of the handshake response.

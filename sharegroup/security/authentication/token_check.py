@@ -89,5 +89,5 @@ def _name(claims: dict[str, Any], claim: str) -> str:
     """Return the user's name from the claims. Raises LoginRejectedError if it is not a printable text."""
     name = claims[claim]
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise LoginRejectedError(_REJECTED, f"the token's claim {claim} is not a valid name")
+        raise LoginRejectedError(_REJECTED, f"the value of the token's claim {claim} is not a valid user name")
     return name

@@ -41,9 +41,10 @@ class TokenKeys:
         return self._key(key_id) is not None
 
     def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key of a token, as in `has_key`, if the key may be used with this algorithm, else None.
+        """Return the key that verifies a token signed with `algorithm`. `key_id` has the same meaning as in `has_key`.
 
-        Raises jwt.PyJWTError if the key's type does not fit the algorithm.
+        Returns None if the set does not have the key, or if the key is for another algorithm. Raises jwt.PyJWTError if
+        the key's type does not fit the algorithm.
         """
         found = self._key(key_id)
         if found is None or found.get("alg", algorithm) != algorithm:
@@ -64,13 +65,13 @@ def parse_keys(text: str | bytes, source: str) -> TokenKeys:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidConfigError(source, ["is not JSON"]) from None
+        raise InvalidConfigError(source, ["the key set is not JSON"]) from None
     listed = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(listed, list):
-        raise InvalidConfigError(source, ["is not a JSON Web Key Set: a mapping with a list `keys`"])
+        raise InvalidConfigError(source, ["the content is not a JSON Web Key Set (a mapping with a list `keys`)"])
     found = {key.get("kid"): key for key in listed if isinstance(key, dict) and _is_for_signatures(key)}
     if not found:
-        raise InvalidConfigError(source, ["has no public key for signatures"])
+        raise InvalidConfigError(source, ["the key set has no public key for signatures"])
     return TokenKeys(found)
 
 
@@ -88,7 +89,7 @@ def keys_path(url: str) -> str | None:
     if parts.scheme == "https" and parts.hostname and parts.username is None:
         return None
     # Plain HTTP would allow a man in the middle to add keys. The URL is not logged, because it may contain a password.
-    problem = "gateway.sasl.oauthbearer.jwks.endpoint.url: not a file: or https: URL without a user"
+    problem = "gateway.sasl.oauthbearer.jwks.endpoint.url must be a file: or https: URL, without a user"
     raise InvalidConfigError("gateway", [problem])
 
 
@@ -97,14 +98,14 @@ def read_keys(path: str) -> TokenKeys:
     try:
         return parse_keys(Path(path).read_bytes(), path)
     except OSError as error:
-        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
+        raise InvalidConfigError(path, [f"the key set cannot be read: {error}"]) from error
 
 
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
     """Request a key set from a server.
 
-    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or if the response is invalid
-    or larger than `MAX_BYTES`.
+    Raises InvalidConfigError if the request fails, or if there is no complete response within `timeout_s` seconds. Also
+    raises it if the response is invalid or larger than `MAX_BYTES`.
     """
     with _Deadline(timeout_s) as deadline:
         opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
@@ -113,18 +114,19 @@ def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
                 text = response.read(MAX_BYTES + 1)
         except (OSError, ValueError, EOFError, HTTPException) as error:  # URLError is an OSError, as are those of TLS
             reason = deadline.problem or str(error)
-            raise InvalidConfigError(url, [f"cannot be read: {reason}"]) from error
+            raise InvalidConfigError(url, [f"the key set cannot be read: {reason}"]) from error
         if deadline.problem:
-            raise InvalidConfigError(url, [f"cannot be read: {deadline.problem}"])
+            raise InvalidConfigError(url, [f"the key set cannot be read: {deadline.problem}"])
     if len(text) > MAX_BYTES:
-        raise InvalidConfigError(url, [f"cannot be read: the response is larger than {MAX_BYTES} bytes"])
+        raise InvalidConfigError(url, [f"the key set cannot be read: the response is larger than {MAX_BYTES} bytes"])
     return parse_keys(text, url)
 
 
 class _Deadline:
     """Closes the connections of a request at its deadline.
 
-    The timeout of a socket applies to each read, so a server that sends single bytes could block the thread for days.
+    The timeout of a socket would not be sufficient, because it applies to each read. A server that sends single bytes
+    could then block the thread for days.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -148,9 +150,10 @@ class _Deadline:
 
     @property
     def problem(self) -> str:
-        """Return the reason for a failure of the request if the deadline has passed, else an empty text.
+        """Return the reason why the request failed if the deadline has passed, else an empty text.
 
-        A read that fails by the socket's own timeout has the same reason, because it never fails before the deadline.
+        The socket's own timeout can also make a read fail. This never happens before the deadline, so the reason is the
+        same.
         """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""

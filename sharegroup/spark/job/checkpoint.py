@@ -14,8 +14,8 @@ _METADATA = "metadata"
 _OFFSETS = "offsets"
 #: The other entries of a checkpoint folder, which Spark and `MarkFile` write.
 _OTHERS = (_OFFSETS, "commits", "state", "sources", MARK)
-#: A setting that is recorded in the offset log. Spark continues with the recorded number, whatever the session sets,
-#: because the state has that many parts.
+#: A setting that is recorded in the offset log. Spark continues with the recorded number, even if the session has
+#: another one, because this is the number of parts of the state.
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -47,7 +47,7 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
-    """Return the query's id in the checkpoint of a folder. If there is no checkpoint, create one with a new id.
+    """Return the id of the query whose checkpoint is in the folder. If there is none, create one with a new id.
 
     Spark would create the same file. Here it exists before Spark's query starts, so that the caller knows the id.
     Remains of a discarded checkpoint are removed first, because Spark would continue from them.

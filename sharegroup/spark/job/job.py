@@ -65,16 +65,19 @@ _TABLES = {
 _DEFERRED_END_S = 10.0
 #: The pause between two writes of deferred rows, in seconds. It lets one commit contain the rows of several batches.
 _DEFERRED_REST_S = 1.0
-#: The interval at which the queries are checked, in seconds.
+#: The interval at which the job checks its queries, in seconds.
 _WATCH_S = 0.2
 #: How long the job waits at its end for a commit of the offset mirror, in seconds.
 _MIRROR_END_S = 3.0
-#: A query without a batch for this long, in seconds, is between batches and can be stopped.
+#: A query that has run no batch for this long, in seconds, is idle and can be stopped.
 _IDLE_S = 0.5
 
 
 class ShareGroupJob:
-    """The two queries of the job. `run` returns after SIGTERM, or raises the error that ended the job."""
+    """The share-group job: its two queries, and the threads and processes beside them.
+
+    `run` returns after SIGTERM, or raises the error that ended the job.
+    """
 
     def __init__(self, spark: SparkSession, config: Config, stop: StopSignal) -> None:
         self._spark, self._config, self._stop = spark, config, stop

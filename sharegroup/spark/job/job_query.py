@@ -36,7 +36,7 @@ class JobQuery:
         outputs: builds the query without its sink. Its arguments are the path of the handover file, by which batches
             pass data to the query's source, and {partition: first unread offset} of the request topic.
         on_lead: called when the query is the leader, before its first batch.
-        clock: estimates the brokers' time, which is the time of each batch.
+        clock: estimates the brokers' time, which each batch uses as its time.
         refresh_clock: measures the brokers' time again for `clock`; called from time to time.
         observer: counts what the batches do, for the metrics.
         have_lost_commits: whether the tables have lost commits in a power loss. If so, `start` discards the checkpoint.
@@ -113,10 +113,10 @@ class JobQuery:
         return self.failure or self.query.exception()
 
     def start(self, leader_epoch: int) -> None:
-        """Become the leader of the query's tables, complete the last leader's batch, and start the query.
+        """Become the leader of the query's tables, complete the last batch of the previous leader, and start the query.
 
         Raises FencedLeaderError if another job leads, and StaleCheckpointError if the checkpoint does not match the
-        tables. Raises KafkaUnavailableError if the last leader's rows cannot be sent again.
+        tables. Raises KafkaUnavailableError if the rows of that last batch cannot be sent again.
         """
         path = self._checkpoint_path
         job = self._config.job

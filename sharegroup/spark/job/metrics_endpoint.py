@@ -61,6 +61,6 @@ class MetricsEndpoint:
     def _unready(self) -> Iterator[str]:
         yield from self._unhealthy()
         if self._watched_s is None:
-            yield "the job does not lead yet"
+            yield "the job has not become the leader yet"
         elif not self._all_run:
-            yield "not both queries run"
+            yield "a query does not run, or has not processed a request yet"

@@ -25,7 +25,11 @@ _ENTRY = re.compile(r"(\w+)=([0-9.E]+)")
 
 @dataclass(frozen=True)
 class Progress:
-    """Spark's measurements of a micro-batch. `backlog_rows` (unread requests) is None if the source reported none."""
+    """Spark's measurements of a micro-batch.
+
+    `part_ms` is the duration of each part of the batch, by Spark's name of the part. `backlog_rows` is the number of
+    unread requests; None if the source has not reported it.
+    """
 
     query: str
     part_ms: dict[str, float]

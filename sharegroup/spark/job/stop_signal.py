@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 class StopSignal:
     """Receives SIGTERM and SIGINT, and stores whether the queries must stop.
 
-    The main thread waits (`wait`) for a signal, no matter whether the JVM or Python received it. It then switches off
+    The main thread calls `wait`, which returns when the JVM or Python has received a signal. It then switches off
     Spark's log and calls `request`. Batches that begin after that raise StopRequested.
     """
 
@@ -36,7 +36,7 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Whether the stop was requested, so that a batch that begins now must raise StopRequested."""
+        """Whether the queries must stop. If so, a batch that begins now must raise StopRequested."""
         return self._requested
 
     def request(self) -> None:

@@ -1,7 +1,7 @@
 """Supervision of the job's queries: a query that fails for a temporary reason is started again.
 
 While Kafka or the store of the tables is unavailable, a query is restarted without limit. After other failures it is
-restarted up to `MAX_RESTARTS` times in a row without a successful batch in between. Problems that a person must solve
+restarted up to `MAX_RESTARTS` times. A successful batch sets this count back to zero. Problems that a person must solve
 end the job immediately: another leader, a stale checkpoint, or a checkpoint of another version. A first start that
 fails for a reason other than an outage ends the job too.
 """
@@ -166,7 +166,7 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def first_line(failure: BaseException | None) -> str:
-    """Return a short text of a failure, in one line, for the log."""
+    """Return the text of a failure in one line, and shortened, for the log."""
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
     return f"{type(failure).__name__}: {one_line(failure)[:_LOGGED]}"

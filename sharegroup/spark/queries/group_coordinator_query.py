@@ -1,4 +1,4 @@
-"""The group_coordinator query. It reads heartbeats and outputs groups, members, share-partitions and responses."""
+"""The group_coordinator query. It reads heartbeats and other requests, and outputs rows of tables and responses."""
 
 import json
 from typing import Any

@@ -37,7 +37,10 @@ PandasOperator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState],
 
 
 def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS) -> PandasOperator:
-    """Return the operator of the share_partition query, keyed by `ShardKey`."""
+    """Return the operator of the share_partition query, whose key is an encoded `ShardKey` or `UNKEYED`.
+
+    `records` has the rules that decide when the operator writes snapshots of its state.
+    """
 
     def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
@@ -51,7 +54,7 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
 
 
 def group_coordinator_operator(config: Config) -> PandasOperator:
-    """Return the operator of the group_coordinator query, keyed by group id."""
+    """Return the operator of the group_coordinator query, whose key is a group id."""
 
     def restore(group_id: str, state: str | None) -> Operator:
         if group_id and not config.has_group(group_id):

@@ -49,7 +49,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
-        """Return the rows since `start` and the next offset. If there are no rows, return none and `start`."""
+        """Return the rows since `start`, and the next offset. If there are no rows, return no rows and `start`."""
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
@@ -70,7 +70,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
-        """Return the rows of a batch, using only its two offsets."""
+        """Return the rows of a batch, from its two offsets and the table versions that the end offset names."""
         if start == end:
             return iter(())
         found = []

@@ -81,7 +81,7 @@ def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
 
 
 def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> dict[str, int]:
-    """Return the start offset of every partition, because Spark requires all of them."""
+    """Return {partition: offset to start at} for all partitions of a topic, because Spark requires all of them."""
     poll = LogPoll(python_properties(config.job.bootstrap_servers, config.job.kafka))
     try:
         partitions = [partition.partition for partition in poll.partitions_of(topic)]
@@ -122,7 +122,10 @@ def source_options(config: Config, handover: str) -> dict[str, Any]:
 
 
 def share_partition_outputs(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
-    """Return the query without its sink. Its only column is `output`."""
+    """Return the query without its sink. Its only column `output` has the output of the operator.
+
+    `handover` and `positions` are as in `share_partition_rows`.
+    """
     records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,

@@ -1,7 +1,7 @@
 """Converts a handler's result to acknowledgement batches.
 
-The result has a row for each record that is not accepted. All other offsets are accepted, except those without a
-record, which are acknowledged as gaps. The rows are sorted and joined into runs (consecutive offsets of one type) with
+The handler's result has a row for each record that it does not accept. All other records are accepted. Offsets without
+a record are acknowledged as gaps. The rows are sorted and joined into runs (consecutive offsets of one type) with
 numpy, so that the cost of each record stays small. This module does not use Spark: `records.result_table` converts the
 DataFrame to an Arrow table.
 """
@@ -73,7 +73,7 @@ def acknowledge_with_exceptions(
 
 
 def mark_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
-    """Return the acknowledgements, with the type GAP instead of ACCEPT for offsets without a record."""
+    """Return the acknowledgements, with the type GAP instead of ACCEPT for offsets that are not in `present`."""
     return {
         share_partition: [part for batch in batches for part in _without_gaps(batch, present[share_partition])]
         for share_partition, batches in acknowledgements.items()
@@ -108,8 +108,8 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
     """Yield runs that cover the range: the parts of `runs` in it, and runs of type `otherwise` for all other offsets.
 
-    `runs` is in descending order. What was yielded is removed from its end. The rest of a run that continues after the
-    range stays in `runs`.
+    `runs` is in descending order. Runs that were yielded are removed from its end. If a run continues after the range,
+    its rest stays in `runs`.
     """
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:
@@ -148,7 +148,7 @@ def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[
 def _check_complete(result: pa.Table) -> None:
     for name in COLUMNS:
         if result.column(name).null_count:
-            raise InvalidResultError(f"the result's column {name} has nulls")
+            raise InvalidResultError(f"in the handler's result, column {name} has nulls")
 
 
 def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -162,7 +162,7 @@ def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
     wrong = acknowledge_type.filter(pc.invert(is_known))
     if len(wrong):
         allowed = ", ".join(f"{name} ({number})" for name, number in TYPES.items())
-        raise InvalidResultError(f"acknowledge_type {wrong[0].as_py()!r} is none of {allowed}")
+        raise InvalidResultError(f"in the handler's result, acknowledge_type {wrong[0].as_py()!r} is none of {allowed}")
     return numbers
 
 
@@ -176,7 +176,7 @@ def _runs(share_partition: AssignedPartition, offsets: np.ndarray, types: np.nda
     twice = offsets[1:] == offsets[:-1]
     if np.any(twice & (types[1:] != types[:-1])):
         offset = int(offsets[1:][twice & (types[1:] != types[:-1])][0])
-        raise InvalidResultError(f"offset {offset} of {share_partition} has two acknowledge types")
+        raise InvalidResultError(f"offset {offset} of {share_partition} has two acknowledge types in the result")
     breaks = np.flatnonzero((offsets[1:] - offsets[:-1] > 1) | (types[1:] != types[:-1])) + 1
     firsts = np.concatenate(([0], breaks))
     lasts = np.concatenate((breaks, [len(offsets)])) - 1

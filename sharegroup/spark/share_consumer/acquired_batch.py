@@ -1,4 +1,4 @@
-"""The running batch, in the form in which its handler and `DeltaSink` use it. No I/O."""
+"""The running batch, in the form in which its handler and `DeltaSink` use it. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class AcquiredBatch(NamedTuple):
         query_id: the id of the Spark query, which does not change at a restart.
         batch_id: the number of the batch in the query.
         ranges: the acquired ranges with their delivery counts.
-        is_rerun: whether an earlier process has begun the batch.
+        is_rerun: whether an earlier process of the member has already begun the batch.
         incarnation: identifies this process; it changes at each restart.
     """
 
@@ -41,8 +41,9 @@ def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
 
 
 def transaction_id(batch: AcquiredBatch) -> str:
-    """Return the txnAppId for Delta, which is different in each process that runs the batch.
+    """Return the value of Delta's option txnAppId. It is different in each process that runs the batch.
 
-    A later run may have other records. With the same txnAppId, Delta would skip them.
+    When another process repeats the batch, the batch may contain other records. With the same txnAppId, Delta would
+    not write them.
     """
     return f"{batch.query_id}/{batch.incarnation}"

@@ -26,7 +26,7 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 
 class BatchRunner:
-    """The function for foreachBatch: it calls the handler, and acknowledges the batch by the handler's result.
+    """The function that foreachBatch calls for each batch: it calls the handler, and acknowledges the records.
 
     If the handler fails, the batch is released. After `max_failures` failures in a row, `on_give_up` is called.
     """
@@ -91,7 +91,7 @@ class BatchRunner:
         if result is None:
             return acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT)
         if not isinstance(result, DataFrame):
-            raise InvalidResultError(f"a handler returns None or a DataFrame, not {type(result).__name__}")
+            raise InvalidResultError(f"the handler must return None or a DataFrame, not {type(result).__name__}")
         table = result_table(result)
         return acknowledge_with_exceptions(batch.ranges, exception_runs(table, batch.ranges))
 

@@ -70,9 +70,9 @@ class ShareConsumer:
     topics within 30 seconds. Names that begin with two underscores never match. `ShareConsumerQuery.subscribe` changes
     the subscription while the query runs.
 
-    `max_records` limits a batch. `kafka` holds properties with Java's names for the connections and for Spark's reader;
-    its isolation.level is ignored, because the group configures it. Times are in milliseconds. Spark Connect is not
-    supported, because the handler runs in the driver.
+    `max_records` is the maximum number of records in a batch. `kafka` holds properties with Java's names for the
+    connections and for Spark's reader. Its isolation.level is ignored, because the group configures it. Times are in
+    milliseconds. Spark Connect is not supported, because the handler runs in the driver.
     """
 
     def __init__(
@@ -190,12 +190,12 @@ class ShareConsumer:
 
 
 def member_id(name: str, group_id: str) -> str:
-    """Return the member id, a UUID derived from the checkpoint or group instance id and from the group."""
+    """Return the member id, a UUID derived from the group id and `name` (checkpoint path or group instance id)."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}\n{group_id}"))
 
 
 def _observe_consumed(ranges: DataFrame) -> DataFrame:
-    """Add metrics to the rows of the source, which has one row per acquired range.
+    """Add observed metrics to `ranges`, the rows of the source. A row is an acquired range.
 
     The metrics are the number of records, the maximum number of records in a range, and the number of ranges. Spark
     reports them for each batch.

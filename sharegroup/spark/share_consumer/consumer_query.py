@@ -23,8 +23,8 @@ _WATCH_S = 0.5
 class ShareConsumerQuery:
     """The running query that `ShareConsumer.start` returns.
 
-    A thread waits for the end of the Spark query or for `stop`. It then ends the query in this order: offer no further
-    batch, let the running batch finish and commit, stop the query, return unused ranges, leave the group.
+    A thread waits until the Spark query ends or `stop` is called. It then ends the query in this order: offer no
+    further batch, let the running batch finish and commit, stop the query, return unused ranges, leave the group.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ShareConsumerQuery:
 
     @property
     def handler_errors(self) -> int:
-        """The number of batches released because of handler errors since the start."""
+        """The number of batches that were released since the start because the handler failed."""
         return self._runner.handler_errors
 
     @property
@@ -107,17 +107,17 @@ class ShareConsumerQuery:
         self._member.subscribe(Subscription.from_arguments(topics, pattern))
 
     def stop(self, leave_group: bool = False) -> None:
-        """Finish the running batch, end the query, and return when the member has left the group.
+        """Finish the running batch, end the query and leave the group. Return when this is done.
 
-        A static member stays in the group for `share.static.session.timeout.ms`, and its next process continues as the
-        same member. If `leave_group` is True, the static member leaves permanently (KIP-1092).
+        A static member does not leave. It stays in the group for `share.static.session.timeout.ms`, and its next
+        process continues as the same member. If `leave_group` is True, it leaves permanently (KIP-1092).
         """
         self._leave_group = leave_group
         self._stop.set()
         self._ended.wait()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end, at most `timeout` seconds, and return whether the query has ended.
+        """Wait for the end of the query, at most `timeout` seconds, and return whether the query has ended.
 
         Raises the error that ended the query. This is the handler's last exception after `max_failures` in a row,
         RequestError if the group coordinator rejects the member permanently, and otherwise Spark's

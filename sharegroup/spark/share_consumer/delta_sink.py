@@ -6,7 +6,7 @@ reads which keys (topic id, topic, partition, offset) the table has and omits th
 - In a repeated batch, the keys of all records. An earlier run of the batch may have appended any of them. Another
   member may also have acquired and appended a record between the two runs.
 - In other batches, the keys of records with a delivery count above 1. A count of 1 means that no member has begun to
-  process the record before, because the count is lowered only when a record is returned unprocessed.
+  process the record before. The count is lowered only when a record is returned unprocessed.
 
 Nothing is appended without the locks (`lock_guard`), because the next member that gets the records might check the
 table before the append. Delta's transaction id only prevents that one process appends a batch twice. Each run of a

@@ -19,8 +19,8 @@ _SHARE = "share"
 def check_group_type(kafka: ClientSettings, group_id: str) -> None:
     """Raise GroupIdNotFoundError, as Kafka does, if a group of another type, and no share group, has this name.
 
-    Behind a gateway, a share group and a group of another type may have the same name; then nothing is raised. If the
-    brokers do not respond, only a warning is logged. `kafka` has kafka-python's settings.
+    Behind a gateway, a share group and a group of another type may have the same name. In that case nothing is raised.
+    If the brokers do not respond, only a warning is logged. `kafka` has kafka-python's settings.
     """
     settings: dict[str, Any] = dict(kafka)
     try:
@@ -28,7 +28,7 @@ def check_group_type(kafka: ClientSettings, group_id: str) -> None:
             kinds = {found.group_type for found in admin.list_groups(types=()) if found.group_id == group_id}
     except KafkaError as error:
         logger.warning(
-            "group %(group)s: joining without the check that no group of another type has this name: %(error)s",
+            "cannot check whether a group of another type has the name %(group)s; joining without the check: %(error)s",
             LogFields(group=group_id, error=error),
         )
         return

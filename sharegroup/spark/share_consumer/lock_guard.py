@@ -28,9 +28,9 @@ class LocksLostError(ShareGroupError):
 def while_locks_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
     """Run the block, and cancel its Spark jobs as soon as `is_held` returns False.
 
-    A commit that follows the last Spark job is not cancelled, but there is time for it. When `max_processing_ms` have
-    passed, `is_held` returns False, and the locks last for about half of their duration more. Raises LocksLostError if
-    `is_held` returns False before the block begins or when the block fails.
+    A commit that follows the last Spark job is not cancelled, but it has time to finish. When `max_processing_ms` have
+    passed, `is_held` returns False. The locks then still last for about half of their duration. Raises LocksLostError
+    if `is_held` returns False before the block begins, or when the block has failed.
     """
     if not is_held():
         raise LocksLostError

@@ -2,8 +2,8 @@
 
 A log has offsets without a record: transaction markers, records of aborted transactions, and compacted records. Spark's
 reader skips them silently. Therefore the records that the handler reads are counted with an `Observation`. If the count
-equals the number of offsets in the batch, there is no gap. Otherwise the batch is read again (its offsets only),
-because the handler may have read only a part of the batch, for example with `limit` or `isEmpty`.
+equals the number of offsets in the batch, there is no gap. Otherwise the offsets of the batch are read in a second
+pass, because the handler may have read only a part of the batch, for example with `limit` or `isEmpty`.
 """
 
 import logging
@@ -66,7 +66,7 @@ class PresentRecords:
 
 
 def present_offsets(offsets: pa.Table, ranges: Sequence[HeldRange]) -> PresentOffsets:
-    """Return the ascending offsets by share-partition; `offsets` has the columns topic, partition and offset."""
+    """Return {share-partition: offsets, ascending}. `offsets` has the columns topic, partition and offset."""
     found: dict[AssignedPartition, np.ndarray] = {}
     for share_partition in {held.share_partition for held in ranges}:
         is_it = pc.and_(

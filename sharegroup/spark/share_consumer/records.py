@@ -30,8 +30,9 @@ def acquired_records(
     """Return the records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
     `options` are the options of Spark's Kafka reader. The isolation level is that of the ranges, which is the same for
-    all ranges of a batch. Every executor core reads a part, even with few partitions. A read covers one interval of
-    each partition (`plan_reads`), so it may contain offsets between the ranges. Their records are filtered out.
+    all ranges of a batch. Each read is divided among all executor cores, even if there are few partitions. It covers
+    one interval of each partition (`plan_reads`), so it may contain offsets between the ranges. Their records are
+    filtered out.
     """
     reads = plan_reads(ranges)
     with _kafka_source_v2(spark):
@@ -66,7 +67,7 @@ def result_table(result: DataFrame) -> pa.Table:
     fields = {field.name.lower(): field for field in result.schema.fields}
     missing = [name for name in COLUMNS if name not in fields]
     if missing:
-        raise InvalidResultError(f"the result lacks {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
+        raise InvalidResultError(f"the handler's result lacks {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
     kinds: dict[str, tuple[type, ...]] = {
         "topic": (StringType,),
         "partition": (IntegralType,),
@@ -75,7 +76,9 @@ def result_table(result: DataFrame) -> pa.Table:
     }
     for name, allowed in kinds.items():
         if not isinstance(fields[name].dataType, allowed):
-            raise InvalidResultError(f"the result's {name} is {fields[name].dataType.simpleString()}")
+            raise InvalidResultError(
+                f"in the handler's result, {name} has the wrong type {fields[name].dataType.simpleString()}"
+            )
     return result.select(
         F.col("topic"), F.col("partition").cast("long"), F.col("offset").cast("long"), F.col("acknowledge_type")
     ).toArrow()

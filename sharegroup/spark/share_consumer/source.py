@@ -1,4 +1,4 @@
-"""`share_group_records`: the Python streaming source of a member; a row is a range that the member has acquired.
+"""`share_group_records`: the Python streaming source of a member. A row is a range that the member has acquired.
 
 It runs in a Python worker of the driver, separate from the driver's own Python, and claims batches from the offer file.
 Its offset *is* the batch, so a batch of Spark's offset log can be repeated from the offset alone, also on an executor.
@@ -21,7 +21,7 @@ READER = f"{__name__}:AcquiredRangesReader"
 
 
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """The reader that claims the batches offered by the member; `options` contains the directory `offers`.
+    """The reader that claims the batches offered by the member. `options["offers"]` is the directory of the offer file.
 
     Its first batch is empty and available immediately, so that Spark starts the Python process that plans batches while
     the member joins its group. The start of this process takes half a second.
@@ -47,7 +47,7 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """Return the rows of a batch again."""
+        """Return the rows of the batch in `end`; none if `start` equals `end`."""
         return iter([] if start == end else OfferedBatch.from_json(end).rows())
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Readers that read a table again and again. Each read only fetches the files that changed."""
+"""Readers that read the same tables repeatedly. Most of them fetch only the files that changed since the last read."""

@@ -15,7 +15,7 @@ class CachedTables(DeltaTables):
     """Tables whose data files are cached for as long as the newest version has them. A read fetches only new files.
 
     The files are cached as Arrow tables, which take a tenth of the space of Python rows. Each read opens the table
-    again, so a table that was deleted and created again is detected. Any thread may read.
+    again, so a table that was deleted and created again is detected. The class is thread-safe.
     """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:

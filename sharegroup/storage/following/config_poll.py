@@ -20,7 +20,10 @@ POLL_MS = 500
 
 
 def file_values(config: Config) -> dict[str, Any]:
-    """Return the part of the configuration file that effective configs depend on, as JSON for `ConfigPoll`."""
+    """Return the group configs of the configuration file, from which `ConfigPoll` computes effective configs.
+
+    The result is a dict for JSON: {"group": configs of all groups, "groups": {group id: configs of this group}}.
+    """
     groups = {group_id: overrides.set_texts() for group_id, overrides in config.groups.items()}
     return {"group": config.group.set_texts(), "groups": groups}
 
@@ -43,10 +46,10 @@ class ConfigPoll:
         self._in_force: dict[str, dict[str, object]] = {}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
-        """Return {group id: {config name: effective value}}; the key "" has the values of all other groups.
+        """Return {group id: {config name: effective value}}. The key "" has the values of groups that are not listed.
 
         The values of a group include `LAST_ALTERED_MS` if a request has altered its configs. All values are at most
-        `POLL_MS` old. With `fresh`, they are those of the table's newest version.
+        `POLL_MS` old. With `fresh`, the newest version of the table is read first.
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms
@@ -64,7 +67,7 @@ class ConfigPoll:
         return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
     def _apply(self, change: RowsChange) -> None:
-        """Apply changed rows. `_in_force` becomes a new dict, because callers may still use the previous one."""
+        """Apply changed rows. `_in_force` becomes a new dict, because callers may still use the previous dict."""
         changed = set() if self._in_force else {"", *self._job.groups}
         for row in filter(_is_set_by_request, change.removed.values()):
             self._set[row["group_id"]].pop(row["config_name"])

@@ -22,7 +22,7 @@ class PinnedGroups:
         return {table: self._open(table, None).version() for table in self._paths}
 
     def groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """Return {group id: {table: [row, ...]}} at these versions of the tables."""
+        """Return {group id: {table: [row, ...]}} as of `versions`, which are {table: version}."""
         groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for table, version in versions.items():
             for row in self._open(table, version).to_pyarrow_table().to_pylist():

@@ -1,4 +1,4 @@
-"""Reads the tables that the source of the share_partition query needs, at pinned (given) versions."""
+"""Reads the tables that the streaming source of the share_partition query needs, at pinned (given) versions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -33,10 +33,11 @@ _COLUMNS = (
 
 
 class PinnedTables:
-    """Reads the tables of the share_partition query's source at versions that the caller chooses.
+    """Reads the tables that the share_partition query's source needs, at versions that the caller chooses.
 
-    The rows of `share_partitions` at the version that was read last are cached. A read of another version only fetches
-    the files that the cached version does not have.
+    `paths` maps each table's name to its path. `options` are the storage options. The rows of `share_partitions` at the
+    version that was read last are cached. A read of another version of this table only fetches the files that the
+    cached version does not have.
     """
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:
@@ -62,7 +63,7 @@ class PinnedTables:
         return [_row(row) for row in self._listed.rows.values()]
 
     def changes(self, before: int, after: int) -> SharePartitionChanges:
-        """Return the changes of share-partitions from one version (-1: no table) to another."""
+        """Return the changes between two versions of `share_partitions`. If `before` is -1, all rows are new."""
         if before < 0:
             return SharePartitionChanges(self.share_partitions(after), ())
         self._go_to(before)
@@ -70,10 +71,10 @@ class PinnedTables:
         return SharePartitionChanges(changed, [row.key for row in removed])
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """Return the states of some share-partitions at a version; a share-partition without a state is left out.
+        """Return the states of some share-partitions at a version of `share_group_state`.
 
-        The last result is cached for one more call, because the states are read twice: to plan a batch, and to make its
-        rows.
+        Share-partitions without a state are left out. The last result is cached for one more call, because the source
+        reads the states twice: when it plans a micro-batch, and when it creates the rows of the micro-batch.
         """
         if self._states is not None and self._states[0] == version and self._states[1].issuperset(keys):
             states, self._states = self._states[2], None
@@ -85,7 +86,10 @@ class PinnedTables:
         return found
 
     def fences(self, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-        """Return, by group, the members whose current process has replaced an earlier one, at the newest version."""
+        """Return {group id: fences} from the newest version of `share_group_members`.
+
+        A fence is a member's current process if it has replaced an earlier process of the member.
+        """
         return read_fences(self._open(SHARE_GROUP_MEMBERS.name, None), group_ids)
 
     def _go_to(self, version: int) -> tuple[list[SharePartitionRow], list[SharePartitionRow]]:

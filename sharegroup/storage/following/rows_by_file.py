@@ -1,8 +1,7 @@
-"""Follows the rows of a table of current state: only files that a new version adds are read.
+"""Follows the rows of a table of current state. After the first read, only files that were added are read.
 
-A commit replaces the files that it changes, and the table's log names them. Two versions therefore differ only in the
-rows of files that one of them lacks. When the second version is read, only the files that the first version lacks are
-read, however large the table is.
+A commit replaces each file whose rows it changes by a new file. A file that belongs to two versions of the table
+therefore has the same rows in both. It is read once, so the cost of a read does not depend on the size of the table.
 
     rows = RowsByFile(SHARE_PARTITIONS)
     rows.update(DeltaFiles(table, SHARE_PARTITIONS))  # reads all files
@@ -36,7 +35,10 @@ class TableFiles(Protocol):
 
 
 class RowsChange(NamedTuple):
-    """The difference between two versions: rows that are new or different, and rows that were removed."""
+    """The difference between two versions of a table.
+
+    `changed` has the rows that are new or different, with their new values. `removed` has the rows that were removed.
+    """
 
     changed: Mapping[Key, Row]
     removed: Mapping[Key, Row]
@@ -46,7 +48,11 @@ class RowsChange(NamedTuple):
 
 
 class RowsByFile:
-    """All rows of the version that was read last, by the table's key. There are none before the first `update`."""
+    """The rows of a table at the table version that was read last. There are none before the first `update`.
+
+    The rows are kept per data file, so an update reads only new files. A row's key is the tuple of its values in the
+    columns of `TableSpec.key`.
+    """
 
     def __init__(self, spec: TableSpec) -> None:
         self._key = spec.key
@@ -55,13 +61,13 @@ class RowsByFile:
 
     @property
     def rows(self) -> Mapping[Key, Row]:
-        """The rows; callers must not change them."""
+        """{key: row}. Callers must not change this dict or its rows."""
         return self._rows
 
     def update(self, files: TableFiles) -> RowsChange:
-        """Replace the rows by those of another version, given its files, and return the difference.
+        """Replace the rows by those of another version of the table, and return the difference.
 
-        The version may be newer or older. If a file cannot be read, nothing changes.
+        `files` are the files of this version, which may be newer or older. If a file cannot be read, nothing changes.
         """
         paths = set(files.paths())
         added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}
@@ -83,9 +89,10 @@ class RowsByFile:
 
 
 class DeltaFiles:
-    """The files of a table at its handle's version; `options` are the storage options.
+    """The data files of a Delta table at the version of the handle `table` (see `TableFiles`).
 
-    Rows have the given `columns`, or by default all columns of `spec` except partition columns.
+    `options` are the storage options. The returned rows have the columns in `columns`. By default, they have all
+    columns of `spec` except partition columns.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The row of `share_partitions` in the form that the source needs."""
+"""Rows of the table `share_partitions`, in the form that the source of the share_partition query needs."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -22,7 +22,10 @@ class SharePartitionRow(NamedTuple):
 
 
 class SharePartitionChanges(NamedTuple):
-    """The difference between two versions of the table: new or changed rows, and the keys of removed rows."""
+    """The difference between two versions of the table `share_partitions`.
+
+    `listed` are the new and changed rows. `removed` are the keys of the removed rows.
+    """
 
     listed: Collection[SharePartitionRow]
     removed: Collection[SharePartitionKey]

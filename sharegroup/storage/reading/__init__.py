@@ -1,1 +1,1 @@
-"""Readers of the tables. Each call reads the newest version."""
+"""Readers of the tables. A call reads the newest version, unless the caller passes a version or an opened table."""

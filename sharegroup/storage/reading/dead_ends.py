@@ -54,7 +54,7 @@ class DeadEnds(NamedTuple):
 
     Attributes:
         newest: the newest ranges, up to a limit, newest first.
-        counts: the counts of all ranges, by topic and start of the hour (UTC).
+        counts: {(topic, start of the hour in UTC): counts of all ranges of this topic and hour}.
         group_ids: the groups that have a dead end.
     """
 
@@ -75,7 +75,7 @@ class DeadEnds(NamedTuple):
         return found
 
     def for_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
-        """Return the dead ends of the topics for which `is_shown` is true. `group_ids` is not reduced."""
+        """Return the dead ends of the topics for which `is_shown` returns True. `group_ids` stays unchanged."""
         shown = {topic for topic in {topic for topic, _ in self.counts} if is_shown(topic)}
         return DeadEnds(
             tuple(row for row in self.newest if row.topic in shown),
@@ -92,10 +92,10 @@ def read_dead_ends(
     most: int = 1_000,
     storage_options: StorageOptions = None,
 ) -> DeadEnds:
-    """Return the dead ends of a group, or by default of all groups, from `since` on.
+    """Return the dead ends of a group, or by default of all groups, since the time `since`.
 
-    The result has the newest `most` ranges, and the counts of all ranges. Only rows of the days from `since` on are
-    read. Raises TableUnavailableError.
+    `causes` are the values of the column `cause` to include. The result contains the newest `most` ranges, and counts
+    of all ranges. Files of earlier days are not read. Raises TableUnavailableError.
     """
     wanted = (
         (pc.field("day") >= since.astimezone(UTC).date())

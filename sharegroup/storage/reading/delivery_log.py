@@ -32,9 +32,11 @@ def read_record_history(
     offset: int,
     storage_options: StorageOptions = None,
 ) -> tuple[RecordTransition, ...]:
-    """Return the transitions of the records with this offset, oldest first, in all topics that have had this name.
+    """Return the transitions of the record at this offset, oldest first.
 
-    Only files whose statistics (group, topic, first and last offset) may match are read. Raises TableUnavailableError.
+    If the topic was deleted and created again, the transitions of the records at this offset in all of these topics are
+    returned. Only files whose statistics (group, topic, first and last offset) may match are read. Raises
+    TableUnavailableError.
     """
     filters = [
         ("group_id", "=", group_id),

@@ -20,7 +20,7 @@ class Fence(NamedTuple):
 
 
 def read_fences(members: DeltaTable, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-    """Return, by group, the current process of each member that has changed its process and has not left."""
+    """Return {group id: fences}, with one fence for each member whose process was replaced and that has not left."""
     of_groups = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     is_there = pc.field("joined_ms").is_valid() & (pc.field("incarnation_id") != "")
     rows = members.to_pyarrow_table(columns=["group_id", *Fence._fields], filters=of_groups & is_there)

@@ -50,7 +50,7 @@ class SharePartitionDescription(NamedTuple):
 
 
 class ShareGroupDescription(NamedTuple):
-    """A group with its members, by id, and its share-partitions, by topic and partition."""
+    """A group with its members, sorted by id, and its share-partitions, sorted by topic and partition."""
 
     group_id: str
     group_state: str
@@ -80,10 +80,11 @@ def read_group(
 def read_group_descriptions(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
-    """Return those of the named groups that exist, by id. Each table is read once. Raises TableUnavailableError.
+    """Return {group id: description}. Groups that do not exist or are being deleted are left out.
 
-    A batch writes the groups before the members. The members are therefore read first, so that no member is ahead of
-    its group. The state of each group is derived from the returned members.
+    Each table is read once. The job commits the table of groups before the table of members. The members are therefore
+    read first, so that no member is newer than its group. The state of each group is derived from the returned members.
+    Raises TableUnavailableError.
     """
     if not group_ids:
         return {}
@@ -101,9 +102,9 @@ def read_group_descriptions(
 def read_share_partitions(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
-    """Return each group's share-partitions, ordered by topic and partition, except those that are being deleted.
+    """Return {group id: share-partitions, ordered by topic and partition}.
 
-    Raises TableUnavailableError.
+    Share-partitions that are being deleted are left out. Raises TableUnavailableError.
     """
     rows = DeltaTables.from_path(tables, storage_options).rows(SHARE_PARTITIONS, group_ids)
     rows.sort(key=lambda row: (row["topic"], row["partition"]))

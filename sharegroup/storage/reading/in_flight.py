@@ -30,7 +30,7 @@ class InFlightRange(NamedTuple):
 
     @property
     def state_name(self) -> str:
-        """The state's name as in the view `in_flight`: RESERVED if a gateway has not assigned the range to a member."""
+        """The state's name as in the view `in_flight`: RESERVED for reserved offsets, otherwise the name of `state`."""
         return RESERVED if is_reserved(self.state, self.delivery_count) else self.state.name
 
 

@@ -11,11 +11,11 @@ from sharegroup.types import UNCHANGED, SharePartitionKey
 
 
 class SharePartitionOffset(NamedTuple):
-    """A share-partition's offsets and epochs; -1 for values that are not known (yet).
+    """The offsets and epochs of a share-partition. A value that is not known is -1.
 
-    `leader_epoch` is that of the job that wrote the newest record of the state. `delivery_complete_count` is the number
-    of finished records at or above the start offset. The lag is the log end offset - `start_offset` -
-    `delivery_complete_count`, if both are known.
+    `leader_epoch` is the epoch of the job that wrote the newest record of the state. `delivery_complete_count` is the
+    number of finished records at or above the start offset. If it and `start_offset` are known, the lag is the log
+    end offset minus `start_offset` minus `delivery_complete_count`.
     """
 
     topic: str
@@ -41,7 +41,10 @@ def read_share_group_offsets(
 def read_offsets_by_group(
     tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
-    """Return the offsets of several groups. Groups without offsets are left out. Each table is read once."""
+    """Return {group id: offsets, ordered by topic and partition}. Groups without offsets are left out.
+
+    Each table is read once. Raises TableUnavailableError.
+    """
     opened = DeltaTables.from_path(tables, storage_options)
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
     states = read_current_states(opened, listed) if listed else {}
@@ -56,10 +59,10 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 
 
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
-    """Return a share-partition's offsets from its row and its state.
+    """Return a share-partition's offsets from its row in `share_partitions` and its state (None: it has none).
 
-    A state of an earlier state epoch is ignored, because the offset was altered since. No record is finished at or
-    above an altered start offset, so the lag is known immediately (KAFKA-20034).
+    If the state has an earlier state epoch than the row, the start offset was altered since. The start offset of the
+    row is then returned. No record at or above it is finished, so the lag is known immediately (KAFKA-20034).
     """
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:

@@ -12,11 +12,11 @@ from sharegroup.storage.schemas import ALL_TABLES, table_path
 
 
 class QueryError(ShareGroupError):
-    """The statement, or a table that it names, is not valid; the message has the reason."""
+    """The statement is not valid, or a table cannot be read. The message contains the reason."""
 
 
 def run_query(tables_path: str, statement: str) -> pa.Table:
-    """Return the rows of a statement over the tables at their newest versions. Raises QueryError."""
+    """Run an SQL statement on the newest versions of the tables, and return its rows. Raises QueryError."""
     builder = QueryBuilder()
     try:
         for spec in ALL_TABLES:

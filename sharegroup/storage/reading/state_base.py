@@ -37,7 +37,10 @@ class Cut(NamedTuple):
     batch_id: int
 
     def later_rows(self) -> pc.Expression:
-        """Return a filter for the rows of `share_group_state` after the cut. File statistics exclude whole files."""
+        """Return a filter for the rows of `share_group_state` after the cut.
+
+        A reader skips each file whose statistics show that it has no such rows.
+        """
         leader_epoch, batch_id = pc.field("leader_epoch"), pc.field("batch_id")
         same_leader = (leader_epoch == self.leader_epoch) & (batch_id > self.batch_id)
         return (leader_epoch > self.leader_epoch) | same_leader
@@ -62,10 +65,10 @@ class StateBases:
         self._newest: DeltaTable | None = None
 
     def newest(self) -> DeltaTable | None:
-        """Return the newest base; None if there is none.
+        """Return the newest version of the base; None if the table does not exist.
 
-        To read the newest state with it, open the state after this call, so that the state is not older than the base.
-        Raises delta-rs's errors.
+        A caller that also reads the newest state must open `share_group_state` after this call. Otherwise the state may
+        be older than the base. Raises delta-rs's errors.
         """
         try:
             if self._newest is None:
@@ -77,7 +80,11 @@ class StateBases:
         return self._newest
 
     def at_most(self, version: int) -> DeltaTable | None:
-        """Return the newest base that has the states as of `version` or an earlier version; None if none is kept."""
+        """Return the newest version of the base whose cut is not after `version`, a version of `share_group_state`.
+
+        Return None if no such version of the base is kept, or if it is not among the newest ones. The caller then reads
+        the whole state.
+        """
         newest = self.newest()
         if newest is None or _stands_for(newest, version):
             return newest

@@ -45,10 +45,11 @@ _NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 def read_states(
     table: DeltaTable, group_ids: Collection[str] | None = None, base: DeltaTable | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Return the states at the table's version, of the given groups or by default of all groups.
+    """Return the states of the given groups, or by default of all groups, at the version of `table`.
 
-    `base` is `share_group_state_base` as of this version of the table or an earlier one (`StateBases`). With a base,
-    its rows and the rows that were appended after it are read; without one, the whole table is read.
+    `table` is `share_group_state`. `base` is `share_group_state_base`, with a cut that is not after this version
+    (`StateBases`). With a base, only its rows and the rows of `table` after its cut are read. Without a base, the whole
+    table is read.
     """
     of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     cut = None if base is None else cut_of(base)
@@ -70,16 +71,20 @@ def read_current_states(
 
 
 def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
+    """Fold the rows of `base` and rows of `share_group_state` to the state of each share-partition.
 
-    The rows of a share-partition are ordered by (leader epoch, batch id). This order is complete, because a leader
-    writes at most one row of a share-partition in a batch. Rows before a share-partition's newest snapshot are skipped.
+    `rows` may have any order: this function orders the rows of a share-partition by leader epoch and batch id. This
+    order is unique, because a leader writes at most one row for a share-partition in a micro-batch. Rows before a
+    share-partition's newest snapshot are skipped.
     """
     return fold_current_rows(*select_current_rows(rows, base))
 
 
 def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Fold the two tables that `select_current_rows` returns to the state of each share-partition."""
+    """Fold the rows that `select_current_rows` returns to the state of each share-partition.
+
+    `before` are rows of the base. `ordered` are rows of `share_group_state`.
+    """
     times = _snapshot_times(ordered)
     states = fold_records(_records(ordered), before=_base_states(before))
     for key, end_offset in _end_offsets(ordered).items():
@@ -92,10 +97,11 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 
 
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that the current states depend on: of `base`, and of `rows` by leader epoch and batch id.
+    """Select the rows on which the current states depend. Return them as (rows of `base`, rows of `rows`).
 
-    For each share-partition, rows up to its last tombstone (deletion) are ignored. Of the remaining rows, those with
-    its highest snapshot epoch are returned. To save time, only these rows' nested columns are accessed.
+    The rows of `rows` are sorted by leader epoch and batch id. For each share-partition, rows up to its last tombstone
+    (deletion) are left out. Of the later rows, only those with the highest snapshot epoch are returned. To save time,
+    nested columns of other rows are not accessed.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
@@ -170,7 +176,7 @@ def _milliseconds(time: datetime | None) -> int | None:
 
 
 def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
-    """Return the end offset of each share-partition, from its newest row."""
+    """Return {share-partition: end offset in its last row}. The rows in `ordered` are sorted, oldest first."""
     return {
         SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): row["end_offset"]
         for row in ordered.select([*_KEY_COLUMNS, "end_offset"]).to_pylist()

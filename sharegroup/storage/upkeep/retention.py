@@ -16,20 +16,24 @@ _STATE_DAYS = 2
 
 
 def delivery_log_predicate(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
-    """Return the predicate over `day` that selects rows older than the retention; None if there are no such rows."""
+    """Return an SQL predicate on the column `day` that selects the rows to delete; None if there are no such rows.
+
+    The rows are those of `delivery_log` that are older than `retention_ms`.
+    """
     return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
 
 def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
-    """Return the predicate over `day` that selects rows which recovery does not need; None if there are none.
+    """Return an SQL predicate on the column `day` that selects the rows to delete; None if there are no such rows.
 
-    The rows are those of `share_group_state`. `base` is `share_group_state_base` as of this version of the state, or of
-    an earlier one. Without a base, nothing is deleted. Three kinds of days are kept:
+    The rows are those of `share_group_state` that recovery does not need. `base` is `share_group_state_base`, with a
+    cut that is not after this version of the state. If the base is empty, nothing is deleted. Three kinds of days are
+    kept:
 
     - the last two days;
     - for each share-partition, the day of its newest snapshot and all later days, because recovery reads this snapshot.
       It may be old, because a share-partition that is not managed (for example without its topic) writes no snapshots;
-    - all days with rows after the base.
+    - all days with rows after the cut of the base.
     """
     cut = cut_of(base)
     if cut is None:

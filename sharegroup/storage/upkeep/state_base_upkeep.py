@@ -1,11 +1,12 @@
-"""Rewrites `share_group_state_base` when enough records are new, which makes the next start of the job faster.
+"""Rewrites `share_group_state_base`, a snapshot of the state in `share_group_state`, after enough new records.
 
-To make a new base, the records since the last base are folded (combined) in Python. The rows of other share-partitions
-are copied in Arrow. A base is written when there are half as many new records as the base has rows. The cost per
-record is then a few copied rows, however many share-partitions there are.
+The job starts faster with a newer base, because it reads fewer records after the base. A new base is made from the last
+base and the records after it. Share-partitions with new records are folded (combined) in Python. The rows of other
+share-partitions are copied in Arrow. A base is written when the new records are at least half as many as the rows of
+the base. On average, this copies only a few rows for each new record, however many share-partitions exist.
 
-A base is written in one commit, so a crash is harmless. A fenced leader may write one too, because its base also agrees
-with the table.
+A base is written in one commit, so a crash is harmless. A base that a fenced leader writes is harmless too, because it
+also agrees with `share_group_state`.
 """
 
 import time
@@ -44,9 +45,10 @@ _PROPERTIES = CommitProperties(max_commit_retries=0)
 
 
 class StateBaseUpkeep:
-    """Rewrites and maintains the base: the table `share_group_state_base` below `tables_path`.
+    """Rewrites the base (the table `share_group_state_base` below `tables_path`) and runs the upkeep of this table.
 
-    Only one process may do this.
+    Only one process may do this. `options` are the storage options. `least_records` replaces `MIN_RECORDS`. `is_synced`
+    decides whether commits survive a power loss (see `LocalSync`).
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class StateBaseUpkeep:
     def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
         """Rewrite the base if there are enough new records in `state`, and return the base's handle.
 
-        `state` is a handle of `share_group_state`.
+        `state` is a handle of `share_group_state`. If the base was rewritten, the upkeep of its table runs too.
 
         Raises TableStoreError, and NotCommittedError if another process has written the base.
         """
@@ -93,7 +95,7 @@ class StateBaseUpkeep:
         return bool(portions)
 
     def _least(self) -> int:
-        """Return how many new records justify a new base."""
+        """Return the number of new records from which on a new base is written."""
         files = pa.table(self._table.get_add_actions(flatten=True))
         age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
         return max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1
@@ -114,9 +116,10 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
 
 
 def make_base(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
-    """Return a new base as of `version`, from the last base (empty if there is none) and the rows after the last base.
+    """Return a new base as of `version` of `share_group_state`.
 
-    If all share-partitions were deleted, one row without a share-partition records the cut.
+    `base` is the last base (empty if there is none). `rows` are the rows of `share_group_state` after it. If all
+    share-partitions were deleted, the new base has one row without a share-partition, which contains the cut.
     """
     before, ordered = select_current_rows(rows, base)
     numbers = before.select(_KEY).append_column("number", pa.array(range(len(before)), pa.int64()))
@@ -158,7 +161,7 @@ def _row(key: SharePartitionKey, state: ShareGroupOffset, newest: Mapping[str, A
 
 
 def _cut(rows: pa.Table, version: int) -> Cut:
-    """Return the cut after the newest of these rows."""
+    """Return the cut of a base as of `version`. `rows` contains the newest record of this version."""
     order = [("leader_epoch", "descending"), ("batch_id", "descending")]
     newest = pc.select_k_unstable(rows, 1, sort_keys=order)[0].as_py()
     return Cut(version, rows["leader_epoch"][newest].as_py(), rows["batch_id"][newest].as_py())

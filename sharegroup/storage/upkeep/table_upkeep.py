@@ -20,7 +20,7 @@ class TableUpkeep:
         self._table, self._upkeep_id = table, upkeep_id
 
     def begin(self, leader_epoch: int) -> None:
-        """Go to the newest version of the table.
+        """Go to the newest version of the table, and check that `leader_epoch` is still the table's leader epoch.
 
         Raises FencedLeaderError if the table has another leader, and TableStoreError if it is unavailable.
         """
@@ -28,8 +28,8 @@ class TableUpkeep:
         newest = leader_epoch_of(self._table)
         if newest != leader_epoch:
             raise FencedLeaderError(
-                f"upkeep of {self._table.spec.name} for leader epoch {leader_epoch} cancelled: "
-                f"the leader epoch is {newest}"
+                f"upkeep of {self._table.spec.name} for leader epoch {leader_epoch} was cancelled: "
+                f"the table now has leader epoch {newest}"
             )
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
@@ -39,7 +39,7 @@ class TableUpkeep:
     def finish(self, upkeep: Upkeep) -> None:
         """Compact the table's files, shorten its log, and delete the rows of old days. Call `begin` first.
 
-        Each commit repeats the newest batch's `Info` (its outbox and positions), so that a start finds it in the newest
-        commits. Raises TableStoreError if the table is unavailable.
+        Each commit repeats the `Info` of the newest micro-batch, so that a starting job finds it in the newest commits.
+        Raises TableStoreError if the table is unavailable.
         """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

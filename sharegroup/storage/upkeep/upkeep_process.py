@@ -22,7 +22,7 @@ _END_S = 3.0
 
 
 def upkeep_settings(config: Config) -> dict[str, Any]:
-    """Return the settings that the process needs from the job's configuration, as JSON."""
+    """Return the settings that the upkeep process needs from the job's configuration, as a dict for JSON."""
     job = config.job
     return {
         "tables_path": job.tables_path,
@@ -44,7 +44,10 @@ class UpkeepProcess:
     def __init__(
         self, process_settings: dict[str, Any], ended: Callable[[float, bool], None] = lambda seconds, failed: None
     ) -> None:
-        """`ended` is called after each upkeep with its duration in seconds and whether it failed."""
+        """Store the settings. `process_settings` comes from `upkeep_settings`. The first request starts the process.
+
+        `ended` is called after each upkeep, with its duration in seconds and whether it failed.
+        """
         self._settings, self._ended = process_settings, ended
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -62,12 +65,12 @@ class UpkeepProcess:
                 _send(process, {"specs": names, "leader_epoch": leader_epoch, "now_ms": now_ms})
             except OSError as error:
                 logger.warning(
-                    "cannot send a request for %(table)s to the upkeep process: %(error)s",
+                    "could not send the request for the upkeep of %(table)s to the upkeep process: %(error)s",
                     LogFields(table=names[0], error=error),
                 )
 
     def close(self) -> None:
-        """End the process after its pending requests, or kill it after three seconds, which is safe at any point."""
+        """End the process after its pending requests. If this takes three seconds, kill it, which is always safe."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -117,7 +120,7 @@ class UpkeepProcess:
         self._ended(response["took_ms"] / 1000, response["problem"] is not None)
         if response["problem"] is None:
             logger.debug(
-                "upkeep of %(table)s: %(duration_ms)d ms",
+                "upkeep of %(table)s took %(duration_ms)d ms",
                 LogFields(table=", ".join(names), duration_ms=response["took_ms"]),
             )
         else:

@@ -1,14 +1,14 @@
 """The process that maintains the tables while the job commits: `python -m sharegroup.storage.upkeep.upkeep_worker`.
 
 Upkeep in the job's own process would delay batches. This process has its own memory and interpreter, and a low
-priority. For each request it reads one line of JSON from its standard input, and writes one line when the upkeep is
-done. It ends when its input ends.
+priority. Each line of its standard input is a request in JSON. When the upkeep is done, the process writes one line of
+JSON to its standard output. It ends when its input ends.
 
     {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3, "now_ms": 1767225600000}
     ->  {"took_ms": 41, "problem": null}
 
-`now_ms` is the brokers' time; it decides which days of the tables are old. Files are vacuumed by this machine's wall
-clock, so nothing is done while that clock is far ahead of the brokers'.
+`now_ms` is the brokers' time; it decides which days of the tables are old. The vacuum deletes files according to this
+machine's wall clock. While this clock is far ahead of the brokers' clocks, no upkeep runs.
 
 A crash is harmless at any point: each step is one commit, and the next upkeep does the remaining steps.
 """
@@ -76,9 +76,10 @@ class UpkeepWorker:
             upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
-        """Return the predicate for rows of old days; None if there are none.
+        """Return the predicate that selects the table's rows of old days; None if there are no such rows.
 
-        The base (`share_group_state_base`) is written first, because it decides which days are old.
+        For `share_group_state`, the base (`share_group_state_base`) is first rewritten if it is due, because it decides
+        which days are old.
         """
         if name == DELIVERY_LOG.name:
             return delivery_log_predicate(table, self._log_retention_ms, now)

@@ -1,7 +1,7 @@
 """Decides when small files of an append-only table are merged: in tiers, so that large files are rewritten rarely.
 
 Each micro-batch adds a small file. Merging it into the day's one large file would rewrite the day's bytes each time.
-Files are therefore merged only with others of the same tier (size class), and the merged file belongs to the next one:
+Files are therefore merged only with others of the same tier (size class), and the merged file belongs to a higher tier:
 
     tier 1    each time: files below 256 KiB
     tier 2    when the files below 4 MiB add up to 8 MiB

@@ -15,7 +15,7 @@ from sharegroup.storage.writing.versioned_table import Commit, Info, Stamp
 
 #: Switches off what delta-rs does after a commit (checkpoints, cleaning of the log), because upkeep does it.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-#: The key of this project's entry in a commit's info: the batch's outbox and positions (see `commit_steps`).
+#: The key of this project's entry (`Info`) in the metadata of a commit.
 _INFO_KEY = "sharegroup"
 #: The key of the writer's id in the info of each of its commits.
 _WRITER_KEY = "sharegroup.writer"
@@ -30,7 +30,7 @@ _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 def commit_properties(stamp: Stamp) -> CommitProperties:
     """Return the properties of a commit with this stamp.
 
-    Every commit repeats the newest batch's info (its outbox and positions), so the newest commit always has it.
+    Every commit repeats the `Info` of the newest micro-batch, so the newest commit always contains it.
     """
     transactions = [Transaction(stamp.app_id, stamp.version)] if stamp.app_id is not None else []
     metadata = {_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)}
@@ -52,7 +52,10 @@ def info_of(entry: Mapping[str, Any]) -> Info | None:
 
 
 def is_batch(entry: Mapping[str, Any]) -> bool:
-    """Return whether a log entry is a commit of a writer. Such a commit always has a transaction id."""
+    """Return whether an entry of `DeltaTable.history` is a commit of a `TableWriter`, and not upkeep.
+
+    Such a commit always has a transaction id.
+    """
     return _WRITER_KEY in entry and _UPKEEP_KEY not in entry and entry.get("operation") not in _REARRANGING
 
 

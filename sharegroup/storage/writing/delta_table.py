@@ -34,10 +34,11 @@ logger = logging.getLogger(__name__)
 
 
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:
-    """Open a table at its newest version, and create it if it is missing. Raises TableFormatError.
+    """Open a table at its newest version. If the table is missing, create it first. Raises TableFormatError.
 
-    Only table features that both delta-rs and delta-spark support are used. Old versions are kept for 24 hours, so that
-    a version in a source's offset can be read again. The first upkeep sets the configured retention.
+    Only table features that both delta-rs and delta-spark support are used. The offsets of a streaming source name
+    versions of the table. A new table therefore keeps old versions for 24 hours, so that the source can still read them
+    after a restart. The first upkeep sets the configured retention.
     """
     path = table_path(root, spec)
     try:
@@ -125,7 +126,7 @@ class DeltaVersions:
             self._table.update_incremental()
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Commit a write. Chunks are replaced by a predicate over the partition column, so no file is read."""
+        """Commit a write. The old rows of its chunks are removed by partition, so no file has to be read."""
         rows = pa.Table.from_pylist(list(write.rows), schema=self._written)
         properties = commit_properties(stamp)
         with store_errors():
@@ -148,7 +149,7 @@ class DeltaVersions:
         with store_errors():
             self._upkeep.run(self._table, upkeep, commit_properties(stamp))
         logger.debug(
-            "upkeep of %(table)s at version %(version)d", LogFields(table=self.spec.name, version=self.version)
+            "upkeep of %(table)s ended at version %(version)d", LogFields(table=self.spec.name, version=self.version)
         )
 
 
@@ -167,7 +168,10 @@ def _in_chunks(chunks: Collection[int]) -> str:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """In the block, raise NotCommittedError or TableStoreError instead of delta-rs's errors."""
+    """Convert errors of delta-rs and of the file system in the `with` block.
+
+    NotCommittedError replaces the error of a failed commit. TableStoreError replaces all others.
+    """
     try:
         yield
     except CommitFailedError as error:

@@ -1,10 +1,11 @@
 """Keeps a Delta table small, and decides how long its old versions are kept.
 
-The cost of each part depends on what is new since the last time, or the part runs rarely:
+Upkeep has four parts. A part whose cost depends on the size of the whole table runs rarely:
 
-    compaction        each time, in tiers (`compaction`)
-    log checkpoint    each time while it is small. It contains every live file, and every removed file that is not
-                      vacuumed yet. The larger it is, the more commits are between two of them
+    compaction        in each upkeep, in tiers (`compaction`)
+    log checkpoint    after a number of commits that depends on the size of the last checkpoint. A checkpoint lists
+                      every live file, and every removed file that is not vacuumed yet. While it is small, one is
+                      written in each upkeep
     vacuum            once an hour, because it lists all files
     deletion of days  when there are days to delete
 """
@@ -61,9 +62,9 @@ class DeltaUpkeep:
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
         """Delete rows of old days, compact, vacuum, write a log checkpoint, and remove old log entries.
 
-        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, while the log
-        still lists all removed files. A checkpoint omits files that were removed long ago, for example before the job
-        was stopped for a day. Raises OSError and delta-rs's errors.
+        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because it
+        needs the list of removed files in the log. A checkpoint omits files that were removed long ago, for example
+        before the job was stopped for a day. Raises OSError and delta-rs's errors.
         """
         hours = max(MIN_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
@@ -80,8 +81,9 @@ class DeltaUpkeep:
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
         """Return how many hours to keep the files that only old versions need, at most `hours`.
 
-        On a local disk, the age of the last `local_versions` versions limits the result too. A change of this table
-        property is a commit, so the value changes rarely, by a factor of two or more.
+        On a local disk, the result is also limited to about the age of the oldest of the last `local_versions`
+        versions. Each change of this table property is a commit. The value is therefore rounded up to a power of two,
+        and lowered only when it would be a quarter or less.
         """
         kept = versions_age_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())

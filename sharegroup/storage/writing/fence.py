@@ -22,7 +22,7 @@ LEADER_APP_ID = "sharegroup.leader_epoch"
 
 
 def leader_epoch_of(table: VersionedTable) -> int:
-    """Return the highest leader epoch in the table, at the handle's version; 0 before the first."""
+    """Return the highest leader epoch in the table, at the handle's version; 0 if there is none yet."""
     return table.transaction_version(LEADER_APP_ID) or 0
 
 
@@ -38,10 +38,13 @@ class WriterFence:
         self._fenced: FencedLeaderError | None = None
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Use this leader epoch from now on. Raises FencedLeaderError if the table has this or a higher one already."""
+        """Set the writer's own leader epoch. Fence the writer if the table has this or a higher epoch already.
+
+        Raises FencedLeaderError if the writer was fenced.
+        """
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
-            raise self._fence("the table has this leader epoch or a higher one")
+            raise self._fence("another job has written to the table with this leader epoch or a higher one")
 
     def raise_if_fenced(self) -> None:
         """Raise FencedLeaderError if the writer was fenced before."""
@@ -55,8 +58,8 @@ class WriterFence:
     def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
         """Return the commits after version `known`, newest first.
 
-        Raises FencedLeaderError if one of these commits fences the writer; its message contains `cause`, the error of
-        the writer's own commit. `is_lead_commit` is whether the writer is becoming the leader.
+        Raises FencedLeaderError if one of these commits fences the writer. The message of this error contains `cause`,
+        the error of the writer's own commit. `is_lead_commit` is whether the writer is becoming the leader.
         """
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
@@ -81,7 +84,7 @@ class WriterFence:
         except TableStoreError as error:  # the table is unreadable, so the error is reported instead
             newest = str(error)
         self._fenced = FencedLeaderError(
-            f"FENCED_LEADER_EPOCH: another writer committed to {self._table.spec.name} (own leader epoch: "
-            f"{self._own_epoch}; now in the table: {newest}); only one job may write to a set of tables: {cause}"
+            f"FENCED_LEADER_EPOCH: another writer has committed to table {self._table.spec.name} (own leader epoch: "
+            f"{self._own_epoch}; now in the table: {newest}). Only one job may write to a set of tables. Cause: {cause}"
         )
         return self._fenced

@@ -23,7 +23,7 @@ def record_leader(
 ) -> None:
     """Add a row to `share_group_job` for a query that has started.
 
-    `positions` are the next unread offsets of its request topic, by partition.
+    `positions` is {partition: next unread offset} for the query's request topic.
     """
     row = {
         "query": query,
@@ -39,7 +39,7 @@ def record_leader(
 
 
 def last_leader_epoch(tables_path: str, query_id: str, options: dict[str, str] | None = None) -> int:
-    """Return the leader epoch of the last start of the query with that id; 0 if it never started."""
+    """Return the leader epoch of the last start of the query `query_id`; 0 if the query has never started."""
     table = open_or_create(tables_path, SHARE_GROUP_JOB, options)
     rows = table.to_pyarrow_table(columns=["query_id", "leader_epoch"])
     epochs = rows.filter(pc.equal(rows["query_id"], query_id))["leader_epoch"]

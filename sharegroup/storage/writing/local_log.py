@@ -13,9 +13,11 @@ _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
 
 
 def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
-    """Remove log files before the checkpoint that the last `keep` versions need; return the number of removed files.
+    """Remove old files of a table's log on a local disk, and return the number of removed files.
 
-    A table on an object store is left unchanged.
+    The newest checkpoint that is at least `keep` versions old is kept, with all later log files. The last `keep`
+    versions can be read without the earlier log files, so these are removed. If there is no such checkpoint, or if the
+    table is on an object store, nothing is removed.
     """
     log = local_log(table_path)
     if log is None:
@@ -32,7 +34,8 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
 def versions_age_hours(table_path: str, newest_version: int, keep: int) -> int | None:
     """Return the age of the oldest of the last `keep` versions, in hours, rounded up.
 
-    Return None for a table on an object store, where versions are not limited by number.
+    Return 1 if this version was removed from the log. Return None for a table on an object store, where versions are
+    not limited by number.
     """
     log = local_log(table_path)
     if log is None:

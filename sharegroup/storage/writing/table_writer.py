@@ -1,4 +1,4 @@
-"""The only writer of a table: commits each batch once, in order, protected by the fence.
+"""The writer of a table: commits each batch once and in order. The fence ensures that only one writer can commit.
 
 The writer keeps one handle and never refreshes it before a commit. A commit of any other process therefore makes the
 writer's own commit fail, and the fence (`fence`) decides whether the writer may retry.
@@ -29,9 +29,9 @@ _RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
-    """Return the info (the outbox and positions) of the last committed batch; None before the first.
+    """Return the `Info` of the last micro-batch that was committed to the table; None if there is none.
 
-    The newest commits have this info, because every commit of a writer or of upkeep repeats it.
+    The newest commits contain this info, because every commit of a writer or of upkeep repeats it.
     """
     found = [commit.info for commit in table.commits(_COMMITS_TO_SEARCH) if commit.info is not None]
     return max(found, key=lambda info: (info["leader_epoch"], info["batch_id"]), default=None)
@@ -46,7 +46,7 @@ class TableWriter:
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
         self._table, self._fence = table, WriterFence(table, writer_id)
         self._committed: dict[str, int] = {}
-        #: The info of the last batch (see `commit_steps`); None before the first.
+        #: The info of the last micro-batch (see `commit_steps`); None before the first micro-batch.
         self.last_info = newest_info(table)
 
     @property
@@ -61,19 +61,19 @@ class TableWriter:
 
     @property
     def leader_epoch(self) -> int:
-        """The highest leader epoch in the table at this writer's handle; 0 before the first."""
+        """The highest leader epoch in the table at this writer's handle; 0 if there is none yet."""
         return leader_epoch_of(self._table)
 
     def refresh(self) -> None:
-        """Go to the newest version.
+        """Move the writer's handle to the newest version of the table.
 
-        A leader must not call this. If another writer has committed, the leader's next commit must fail, and after this
-        call it would succeed.
+        A leader must not call this. If another writer has committed, the leader's next commit must fail. After this
+        call, it would succeed.
         """
         self._table.refresh()
 
     def become_leader(self, leader_epoch: int) -> None:
-        """Write the leader epoch as a commit of its own; writers of lower epochs fail from then on.
+        """Commit this leader epoch to the table. The commits of writers with lower epochs fail from then on.
 
         Raises FencedLeaderError if the table has this or a higher epoch already.
         """
@@ -84,10 +84,10 @@ class TableWriter:
         self.last_info = newest_info(self._table)
 
     def newest_batch(self, app_id: str) -> int:
-        """Return the highest batch id that `app_id` committed here; -1 for none.
+        """Return the highest batch id that the query `app_id` has committed to this table; -1 if there is none.
 
-        The result is cached, because a look-up takes half as long as a commit. It stays valid, because a later batch of
-        another writer fences this writer.
+        The result is cached, because a look-up takes half as long as a commit. The cache stays valid, because a later
+        batch of another writer fences this writer.
         """
         if app_id not in self._committed:
             version = self._table.transaction_version(app_id)
@@ -95,10 +95,10 @@ class TableWriter:
         return self._committed[app_id]
 
     def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
-        """Commit the write that `write` returns, and sync it, so that it survives a power loss.
+        """Commit the write that `write` returns, sync it, so that it survives a power loss, and return True.
 
-        Returns False, without calling `write`, if `app_id` has committed this batch or a later one. Raises
-        FencedLeaderError if anything but upkeep has written since this writer's last commit.
+        If the query `app_id` has already committed this batch or a later one, `write` is not called, and the result is
+        False. Raises FencedLeaderError if anything but upkeep has written since this writer's last commit.
         """
         is_new = self.newest_batch(app_id) < batch_id
         if is_new:
@@ -135,7 +135,7 @@ class TableWriter:
         )
 
     def infos(self, count: int) -> list[Info]:
-        """Return the infos of the newest commits, each batch once, newest first."""
+        """Return the infos of the newest `count` commits, newest first. Each batch is contained once."""
         found = {(info["query_id"], info["batch_id"]): info for info in self._infos(count) if "query_id" in info}
         return list(found.values())
 

@@ -44,7 +44,15 @@ _OF_NO_BATCH = "sharegroup."
 
 @dataclass(frozen=True)
 class _Entry:
-    """A parsed log entry. `problem` describes why it cannot be kept; it is empty for a valid entry."""
+    """A parsed log entry.
+
+    Attributes:
+        version: the version of the table that the entry creates.
+        problem: why the entry cannot be kept; empty for a valid entry.
+        adds: the `add` actions, which add data files.
+        removes: the paths of the data files that the entry removes.
+        batches: descriptions of the micro-batches that the entry commits, for use in log messages.
+    """
 
     version: int
     problem: str = ""
@@ -56,7 +64,7 @@ class _Entry:
 def recover_torn_tables(tables_path: str) -> list[str]:
     """Recover all tables of a job after a power loss, and return the names of the tables that lost commits.
 
-    The log entries from the first torn one on are moved aside. What is lost is logged.
+    The log entries from the first torn one on are moved aside, and a warning names the lost versions and batches.
     Tables on an object store are skipped. No job may run on these tables during the call. Raises OSError.
     """
     lost = [spec.name for spec in ALL_TABLES if _recover(table_path(tables_path, spec))]
@@ -70,8 +78,8 @@ def recover_torn_tables(tables_path: str) -> list[str]:
 def _recover(path: str, state_version: int | None = None) -> bool:
     """Recover one table; return whether commits were lost.
 
-    `state_version` is only given for `share_group_state_base`, which is computed from `share_group_state`: the newest
-    version of that table. A log entry that was computed from a later version, which is lost, counts as torn.
+    `state_version` is only given for `share_group_state_base`, which is computed from `share_group_state`. It is the
+    newest version of `share_group_state`. A log entry that was computed from a later, lost version counts as torn.
     """
     log = local_log(path)
     if log is None or not log.is_dir():
@@ -116,7 +124,10 @@ def _is_of_batch(transaction: Mapping[str, Any]) -> bool:
 
 
 def _has_actions(info: Mapping[str, Any]) -> bool:
-    """Return whether a log entry with this `commitInfo` must have other actions. Without them, it is incomplete."""
+    """Return whether a log entry with this `commitInfo` should also contain other actions, such as `add`.
+
+    If they are missing, the entry was only partly written.
+    """
     metrics = info.get("operationMetrics", {})
     return info.get("operation") in _WITH_ACTIONS or bool(metrics.get("num_added_files"))
 
@@ -182,7 +193,7 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
                 gone.append(path)
     for path in gone:
         logger.warning(
-            "table %(table)s: log checkpoint %(file)s is damaged or includes a torn log entry; moved aside",
+            "table %(table)s: log checkpoint %(file)s is damaged or includes a torn log entry; it was moved aside",
             LogFields(table=log.parent.name, file=path.name),
         )
         _move_aside(path)
@@ -199,13 +210,14 @@ def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
     batches = ", ".join(batch for entry in gone for batch in entry.batches)
     logger.warning(
         "table %(table)s: version %(lost_version)d is lost, probably by a power loss: %(error)s. The table continues "
-        "from version %(version)d; moved aside: %(count)d log entries%(detail)s",
+        "from version %(version)d. %(count)d log entries were renamed to *%(file)s%(detail)s",
         LogFields(
             table=table,
             lost_version=torn.version,
             error=torn.problem,
             version=torn.version - 1,
             count=len(gone),
-            detail=f", with {batches}" if batches else "",
+            file=_TORN,
+            detail=f". They contained {batches}" if batches else "",
         ),
     )

@@ -15,7 +15,8 @@ from sharegroup.storage.schemas import TableSpec
 
 #: A row by its columns, in the form of `pa.Table.from_pylist`.
 Row = dict[str, Any]
-#: This project's entry in a commit: the batch's outbox and positions (see `commit_steps`).
+#: This project's entry in a commit: the outbox of a micro-batch and its positions in the request topic (see
+#: `commit_steps`).
 Info = dict[str, Any]
 
 
@@ -55,7 +56,7 @@ class Stamp:
 
     Attributes:
         writer: the id of the writer.
-        info: the info (the outbox and positions) of the newest batch.
+        info: the info of the newest micro-batch: its outbox and its positions in the request topic.
         app_id: Delta's transaction id; None for a commit of upkeep.
         version: the version of the transaction, for example the batch id.
         is_upkeep: whether the commit is upkeep.
@@ -101,7 +102,10 @@ class VersionedTable(Protocol):
         """Move the handle to the newest version of the table."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the highest transaction version (such as a batch id) of `app_id`; None if it has no commit here."""
+        """Return the highest transaction version (such as a batch id) of Delta's transaction id `app_id`.
+
+        Return None if no commit to this table has this transaction id.
+        """
 
     def commits(self, count: int) -> Sequence[Commit]:
         """Return the last `count` commits up to the handle's version, newest first; fewer if the log was shortened."""
@@ -113,9 +117,10 @@ class VersionedTable(Protocol):
         """Return a handle for reading an older version. Raises TableStoreError if that version was deleted."""
 
     def restore(self, version: int, stamp: Stamp) -> None:
-        """Commit the rows of an older version as the next version after the handle's, and move the handle to it.
+        """Commit the rows of the older version `version` as a new version, and move the handle to the new version.
 
-        Transaction versions are not restored: those of later commits remain. Raises NotCommittedError.
+        The new version follows the handle's version. Transaction versions are not restored: those of later commits
+        remain. Raises NotCommittedError if the commit fails.
         """
 
     def write(self, write: Write, stamp: Stamp) -> None:

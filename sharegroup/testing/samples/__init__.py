@@ -1,1 +1,1 @@
-"""Sample data: the tables after one hour of a share group, and a broker and a gateway that serve this data."""
+"""Sample data: the tables that one hour of a share group produces, and a broker and a gateway that serve this data."""

@@ -3,7 +3,8 @@
     with SampleCluster(Path("/data")) as cluster:
         ShareGroupAdmin(cluster.bootstrap_servers).list_group_offsets("billing")
 
-No job is running. So responses contain the state in the tables, and clients cannot change anything or acquire records.
+No job is running. Responses therefore contain the state in the tables, and clients cannot change the state or acquire
+records.
 """
 
 from collections.abc import Iterable
@@ -28,8 +29,8 @@ class SampleCluster:
 
     Attributes:
         tables_path: the directory of the tables. It remains after `stop`.
-        log_ends: the log end offsets at each step of the sample history.
-        bootstrap_servers: the gateway's address, once started.
+        log_ends: the log end offsets at each step of the sample history; empty before the start.
+        bootstrap_servers: the gateway's address; empty before the start.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -2,10 +2,10 @@
 
     write_sample_history("/data/tables")
 
-The tables are for notebooks, documentation and tests of queries. The job's own components write them. The real operator
-receives rows like those of the source and the request topics, and a settable clock. Its output passes through the real
-commit steps. The commits of the tables have the times of this clock, so that time travel works as well. The same
-arguments produce the same rows.
+The tables are for notebooks, documentation and tests of queries. The job's own components write them: its operator
+receives generated rows, in the format of the source and the request topics, and a simulated time. The operator's output
+passes through the job's commit steps. The commits of the tables have the simulated times, so that time travel works as
+well. The same arguments produce the same rows.
 
 In this hour, records are written to a topic with two partitions, and three members process them. For ten minutes, twice
 as many records are written. Some records are released at their first delivery, and some are rejected. A few records are
@@ -60,9 +60,10 @@ Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 
 
 class SampleTables:
-    """Sample tables, and the operator of one group and topic that writes them. The caller sets the time.
+    """Sample tables, and the job's operator for one group and topic, whose output is written to them.
 
-    `commit` runs a micro-batch at the time `now_ms`: it processes input rows, writes the tables and returns responses.
+    `commit` runs a micro-batch at the time `now_ms`, which the caller chooses. `records` determines when snapshots are
+    written; by default, this is the same as in the job.
     """
 
     def __init__(self, tables_path: str, group_id: str, topic_id: str, records: SnapshotRules | None = None) -> None:
@@ -83,11 +84,17 @@ class SampleTables:
         return steps
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Store the responses for `commit`, which returns them. The commit steps call this instead of a producer."""
+        """Store the responses, which `commit` then returns. Requests are discarded.
+
+        The commit steps call this method instead of a Kafka producer.
+        """
         self._responses += responses
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
-        """Run a micro-batch of input rows (`core.operators.rows`) and return the responses."""
+        """Run a micro-batch: process the input rows `lines`, write the tables, and return the responses.
+
+        `core.operators.rows` describes the format of the input rows.
+        """
         shard = SharePartitionOperator("sample", self._group_id, self._topic_id, self._records, self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
@@ -97,13 +104,14 @@ class SampleTables:
         return self._responses
 
     def commit_group(self, rows_of: Mapping[str, list[dict[str, Any]]], now_ms: int) -> None:
-        """Write rows to the group coordinator's tables."""
+        """Write {table: rows} to the group coordinator's tables."""
         self._group_steps.commit(Batch(0, now_ms, tables=dict(rows_of)))
 
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
-        """Set the time of new commits of all tables to `now_ms`, plus a few ms because times must ascend.
+        """Set the times of the tables' new commits to `now_ms` plus a few ms, because the times must ascend.
 
-        `first` is {table: first version to change}. Return {table: next version}.
+        `first` is {table: first table version to change}, by default 0. Return the same for the next call: {table: next
+        table version}.
         """
         dated = dict(first)
         at_ms = now_ms
@@ -119,7 +127,7 @@ class SampleTables:
 
 
 class LogEnd(NamedTuple):
-    """The log end offset of a topic-partition in Kafka at some time. The tables do not contain this offset."""
+    """The log end offset of a topic-partition in Kafka at `time`. The tables do not contain this offset."""
 
     time: datetime
     topic: str
@@ -132,7 +140,8 @@ def write_sample_history(
 ) -> list[LogEnd]:
     """Write a history of `minutes` minutes that ends at `end` (default: now) to tables in the directory `tables_path`.
 
-    If the topic exists in a broker, `topic_id` is its id there. Return the log end offsets at each step of the history.
+    Return the log end offsets at each step of the history. If the sample topic exists in a broker, pass its id there as
+    `topic_id`.
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)

@@ -34,7 +34,10 @@ class Payload(NamedTuple):
 
 
 class Logs(Protocol):
-    """Access to logs, by topic and partition. Methods raise LogsUnavailableError."""
+    """Access to the logs of partitions. A `Place` is a partition as (topic, number).
+
+    All methods except `close` raise LogsUnavailableError if the brokers do not respond or reject a request.
+    """
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
         """Return {partition: start and end offset of its log}.
@@ -43,9 +46,9 @@ class Logs(Protocol):
         """
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
-        """Return {partition: timestamp of its first record at or above the given offset}.
+        """Return {partition: timestamp in ms of its first record at or above an offset}.
 
-        Partitions without such a record are left out.
+        `starts` is {partition: this offset}. Partitions without such a record are left out.
         """
 
     def record(self, place: Place, offset: int) -> Payload | None:
@@ -56,7 +59,7 @@ class Logs(Protocol):
 
 
 class BrokerLogs:
-    """Access to the logs of the job's brokers. It connects at the first request."""
+    """Access to the logs at the job's brokers. The first request opens the connections."""
 
     def __init__(self, config: Config) -> None:
         self._settings = python_properties(config.job.bootstrap_servers, config.job.kafka) | {

@@ -10,7 +10,10 @@ _PER_LINE = 16
 
 
 class PayloadText(NamedTuple):
-    """A payload as text. If the text is cut or is not JSON as requested, `note` states this; otherwise it is empty."""
+    """A key or value of a record as text.
+
+    `note` states that the text is cut or is not JSON as requested. Otherwise it is empty.
+    """
 
     text: str
     note: str

@@ -2,7 +2,7 @@
 
 A snapshot reads the changes since the previous snapshot. Then the thread waits for `INTERVAL_S` seconds, or for nine
 times the duration of the snapshot if this is longer. So the thread uses at most a tenth of a core. Pages do not wait
-for it.
+for a new snapshot.
 """
 
 import logging
@@ -44,7 +44,8 @@ States = Mapping[SharePartitionKey, ShareGroupOffset]
 class PartitionView(NamedTuple):
     """A share-partition as pages show it. Unknown values are None.
 
-    `oldest_ms` is the timestamp of the record at the start offset. `batches` are the ranges in flight, by offset.
+    `oldest_ms` is the timestamp of the record at the start offset. `batches` are the ranges of records in flight,
+    sorted by offset.
     """
 
     topic: str
@@ -87,8 +88,9 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots:
-    """Takes snapshots from `start` to `close`. Any thread may read `newest`, the last snapshot.
+    """Takes snapshots on a thread, from the call of `start` to the call of `close`.
 
+    Any thread may read `newest`, the last snapshot, and `history`, the lags in the last snapshots.
     `now_ms` returns the time in ms since 1970.
     """
 
@@ -120,7 +122,7 @@ class Snapshots:
         return [cell.tables for cell in self._cells.values()]
 
     def take_snapshot(self) -> Snapshot:
-        """Take a snapshot of all groups.
+        """Take a snapshot of all groups, store it as `newest`, and return it.
 
         If existing tables cannot be read, their last content is used. Missing tables count as empty. If log offsets
         cannot be read, they are None in the snapshot. Each of these cases adds a sentence to `problems`.
@@ -162,9 +164,10 @@ class Snapshots:
             return {}, [str(error)]
 
     def _read_timestamps(self, starts: set[tuple[Place, int]]) -> list[str]:
-        """Read and cache timestamps of the records in `starts` whose timestamps are not cached yet.
+        """Read and cache the timestamps of records. Return a sentence for each problem.
 
-        At most `_MAX_LOOKUPS` timestamps are read. Return a sentence for each problem.
+        `starts` are the (partition, offset) of these records. Timestamps that are cached already are not read again,
+        and those of other records are removed from the cache. One call reads at most `_MAX_LOOKUPS` timestamps.
         """
         known = self._written_ms
         self._written_ms = {start: known[start] for start in starts if start in known}
@@ -185,7 +188,7 @@ class Snapshots:
             try:
                 self.take_snapshot()
             except Exception:
-                logger.exception("snapshot of the tables failed; retrying")
+                logger.exception("the snapshot of the tables failed; it will be retried")
                 problem = "the last snapshot failed; see the log of the process of this page"
                 self.newest = self.newest._replace(problems=(problem,))
             took = time.monotonic() - started
@@ -193,7 +196,7 @@ class Snapshots:
 
 
 class _Cell:
-    """The content of one cell's tables when they were last read."""
+    """One cell, with the content of its tables when they were last read."""
 
     def __init__(self, config: Config) -> None:
         self.tables = CachedTables(config.job.tables_path, config.job.delta_options)
@@ -217,13 +220,13 @@ class _Cell:
             self._version = version
 
     def places(self) -> Iterable[Place]:
-        """Return the partitions that groups of this cell read."""
+        """Return the partitions (topic, number) that groups of this cell read."""
         return {(row.topic, row.partition) for group in self._descriptions.values() for row in group.share_partitions}
 
     def starts(self, ends: Mapping[Place, LogOffsets]) -> Iterable[tuple[Place, int, int | None]]:
         """Yield (partition, start offset, lag) of each share-partition that has a start offset.
 
-        `ends` are the start and end offsets of logs.
+        `ends` is {partition: start and end offset of its log}.
         """
         for group_id in self._descriptions:
             for row in self._partitions(group_id, ends, {}):
@@ -235,7 +238,8 @@ class _Cell:
     ) -> Iterable[tuple[str, GroupView]]:
         """Yield (group id, group) for all groups of the cell.
 
-        `ends` are the start and end offsets of logs. `written_ms` has the known timestamps of records at start offsets.
+        `ends` is {partition: start and end offset of its log}. `written_ms` is {(partition, start offset): timestamp of
+        the record at this offset}.
         """
         for group_id, description in self._descriptions.items():
             rows = tuple(self._partitions(group_id, ends, written_ms))

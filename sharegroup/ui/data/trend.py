@@ -11,8 +11,8 @@ MAX_SNAPSHOTS = 180
 class Trend(NamedTuple):
     """The trend of one group's lag.
 
-    `lags` are pairs (time in ms, lag), oldest first. `per_second` is the growth of the lag in records per second, None
-    if it is not known.
+    `lags` are pairs (time in ms, lag), oldest first. `per_second` is the growth of the lag in records per second. It is
+    negative if the lag falls, and None if it is not known.
     """
 
     lags: tuple[tuple[int, int], ...]
@@ -38,7 +38,7 @@ class LagHistory:
 def polyline(seen: tuple[tuple[int, int], ...], width: int, height: int) -> str:
     """Return the points of an SVG polyline that shows lags over time. The lag axis starts at 0.
 
-    `seen` are pairs (time in ms, lag). The result is empty if there are fewer than two.
+    `seen` are pairs (time in ms, lag). The result is empty if there are fewer than two pairs.
     """
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return ""

@@ -1,4 +1,4 @@
-"""Computes a picture of a share-partition that shows the states of its records by offset. No I/O.
+"""Computes a picture of a share-partition. It shows the states of the records along their offsets. No I/O.
 
 A picture has at most `COLUMNS` columns, for any number of ranges. Each column counts its records by kind:
 
@@ -89,7 +89,10 @@ class Column(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A rectangle of the picture. `left` and `width` are in columns; `top` and `height` are fractions of the height."""
+    """A rectangle of the picture. `name` is the kind of its records, or stands for a member.
+
+    `left` and `width` are numbers of columns. `top` and `height` are fractions of the picture's height.
+    """
 
     left: int
     width: int
@@ -99,9 +102,9 @@ class Bar(NamedTuple):
 
 
 def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iterator[Piece]:
-    """Yield the pieces of a span (offsets with the same state), in order and without gaps.
+    """Yield the pieces of a span, in order and without gaps. A piece has consecutive offsets with the same state.
 
-    `batches` are the ranges in flight, by offset.
+    `batches` are the ranges of records in flight, sorted by offset. Offsets below `start_offset` are finished.
     """
     at = span.first
     if at < start_offset:
@@ -129,9 +132,9 @@ def _kind(batch: StateBatch) -> RecordKind:
 
 
 def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:
-    """Return the columns of a span, at most `most` and at most one per offset.
+    """Divide a span into columns, and return them. There are at most `most` columns, and at most one for each offset.
 
-    `of` are the pieces of the span. The widths of columns differ by at most one offset.
+    `of` are the pieces of the span. The widths of the columns differ by at most one offset.
     """
     count = min(most, span.records)
     edges = [span.first + index * span.records // count for index in range(count + 1)]
@@ -152,7 +155,7 @@ def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column
 
 
 def state_bars(of: Sequence[Column]) -> list[Bar]:
-    """Return the bars of all columns: in each column one bar per kind of record, stacked.
+    """Return the bars of all columns. Each column is a stack with one bar for each kind of its records.
 
     Neighbouring columns with equal bars are combined.
     """
@@ -165,8 +168,9 @@ def state_bars(of: Sequence[Column]) -> list[Bar]:
 def member_bars(of: Sequence[Column], names: Sequence[str]) -> list[Bar]:
     """Return bars that show, for each column, the member with the most acquired records in this column.
 
-    The name of a bar is m0, m1, ... by the member's index in `names`, or `others` for members without a colour. Equal
-    neighbours are one bar, and a column without acquired records has no bar.
+    The name of a bar is m0, m1, ..., where the number is the index of the member in `names`. The name is `others` for
+    members after the first `COLOURS`. Neighbouring bars with the same name are combined. A column without acquired
+    records has no bar.
     """
     places = {member: f"m{place}" for place, member in enumerate(names[:COLOURS])}
     tops = [column.members.most_common(1) for column in of]
@@ -193,9 +197,9 @@ def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
 
 
 def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
-    """Divide the picture into at most `most` parts, which are links. Return (left, width, combined column) of each.
+    """Group adjacent columns of the picture into at most `most` zones, which the page shows as links.
 
-    `left` and `width` are numbers of columns.
+    Returns for each zone the index of its first column, its number of columns, and one column that combines them.
     """
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]

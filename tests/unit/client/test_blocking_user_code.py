@@ -204,7 +204,7 @@ def test_deserializer_may_not_use_the_consumer() -> None:
 def test_commit_callback_may_not_use_the_consumer() -> None:
     def call_back(*_: Any) -> None:
         for call in (consumer.poll, consumer.close, consumer.subscription):
-            with pytest.raises(IllegalStateError, match="callback may not use the consumer"):
+            with pytest.raises(IllegalStateError, match="callback must not use the consumer"):
                 call()
         refusals.append(True)
 

@@ -219,7 +219,7 @@ def test_new_leader_of_a_response_is_noted() -> None:
 def test_refused_topic_is_raised() -> None:
     core = new_core()
     receive(core, 0, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(RequestError, match="TOPIC_AUTHORIZATION_FAILED: topic orders"):
+    with pytest.raises(RequestError, match="TOPIC_AUTHORIZATION_FAILED: cannot fetch records of topic orders"):
         core.raise_problem()
     core.raise_problem()
 

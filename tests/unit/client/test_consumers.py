@@ -140,7 +140,7 @@ def test_block_of_a_record_accepts_or_releases_it(caplog: pytest.LogCaptureFixtu
     with pytest.raises(KeyError):
         story()
     assert outcomes(group) == OUTCOMES
-    assert "rejected orders-0 offset 1, delivery 1: bad" in caplog.text
+    assert "the record orders-0 offset 1, delivery 1 was rejected: bad" in caplog.text
 
 
 def test_async_block_of_a_record_accepts_or_releases_it() -> None:

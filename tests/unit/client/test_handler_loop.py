@@ -230,7 +230,7 @@ def test_run_needs_one_handler() -> None:
         with pytest.raises(IllegalStateError, match="register a handler first"):
             consumer.run()
         consumer.handler()(lambda record: None)
-        with pytest.raises(IllegalStateError, match="has a handler already"):
+        with pytest.raises(IllegalStateError, match="already has a handler"):
             consumer.handler()(lambda record: None)
 
 

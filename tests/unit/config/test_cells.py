@@ -72,7 +72,7 @@ def test_an_unknown_cell_is_rejected(cell: str) -> None:
     ("names", "groups", "problem"),
     [
         ("a,B", {}, "Not a cell name: B"),
-        ("a,a", {}, "Duplicate cell name"),
+        ("a,a", {}, "A cell name is listed twice"),
         (7, {}, "Not a list"),
         ("a", {"g": "b"}, "group.cells has the cell b, which is not in cell.names"),
         ("x" * 240, {}, "is not a valid topic name"),

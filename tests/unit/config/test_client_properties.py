@@ -95,9 +95,9 @@ def test_a_store_that_only_java_reads_requires_a_pem_file() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("request.timeout.ms", "soon", "request.timeout.ms: Not a whole number of 1000..119000"),
-        ("request.timeout.ms", "500", "request.timeout.ms: Not a whole number of 1000..119000"),
-        ("connections.max.idle.ms", "5000", "connections.max.idle.ms: Not a whole number of 120000..2147483647"),
+        ("request.timeout.ms", "soon", "request.timeout.ms: Not a whole number from 1000 to 119000"),
+        ("request.timeout.ms", "500", "request.timeout.ms: Not a whole number from 1000 to 119000"),
+        ("connections.max.idle.ms", "5000", "connections.max.idle.ms: Not a whole number from 120000 to 2147483647"),
         ("security.protocol", "TLS", "security.protocol: Not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (
             "sasl.mechanism",
@@ -108,7 +108,7 @@ def test_a_store_that_only_java_reads_requires_a_pem_file() -> None:
         (
             "bootstrap.servers",
             "a:1",
-            "bootstrap.servers is not allowed in kafka; set the key bootstrap.servers of the section job",
+            "bootstrap.servers is not allowed in the key kafka; set the key bootstrap.servers of the section job",
         ),
         ("auto.offset.reset", "latest", "auto.offset.reset must not be set, because the job sets it"),
     ],

@@ -39,15 +39,17 @@ def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
     config, warnings = CONFIG.effective_group_config("g", stored)
     assert (config.delivery_count_limit, config.session_timeout_ms) == (10, 45_000)
     assert warnings == (
-        "share.session.timeout.ms 1000 is outside group.share.min.session.timeout.ms 45000, which is used instead",
-        "share.delivery.count.limit 25 is outside group.share.max.delivery.count.limit 10, which is used instead",
+        "share.session.timeout.ms 1000 is outside the limit group.share.min.session.timeout.ms 45000; "
+        "the limit is used instead",
+        "share.delivery.count.limit 25 is outside the limit group.share.max.delivery.count.limit 10; "
+        "the limit is used instead",
     )
 
 
 def test_a_stored_assignor_that_was_removed_is_replaced_by_the_first() -> None:
     config, warnings = CONFIG.effective_group_config("g", {"share.assignor": "all"})
     assert config.assignor == "simple"
-    assert warnings == ("share.assignor all is not one of group.share.assignors simple; the first is used",)
+    assert warnings == ("share.assignor all is not one of group.share.assignors simple; the first of these is used",)
 
 
 def test_an_invalid_stored_value_is_ignored_with_a_warning() -> None:

@@ -160,7 +160,7 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
             "simple,range,fair",
             f"Unknown assignor range, fair (allowed: {ASSIGNORS})",
         ),
-        ("group", "group.share.assignors", "", f"At least one is required (allowed: {ASSIGNORS})"),
+        ("group", "group.share.assignors", "", f"At least one assignor is required (allowed: {ASSIGNORS})"),
         ("group", "group.share.assignors", 5, f"Not a list (allowed: {ASSIGNORS})"),
         ("group", "group.share.delivery.count.limit", 11, "Value must be no more than 10 (allowed: 2..10)"),
         (

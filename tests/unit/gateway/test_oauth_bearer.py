@@ -58,7 +58,7 @@ def test_authorization_id_must_be_the_user() -> None:
     server = new_server()
     server.authenticate(bearer("good", "bob"), NOW_MS)
     server.authenticate(b"\x01", NOW_MS)
-    assert (server.rejection, server.claimed_user) == ("the authorization id is not the user", "alice")
+    assert (server.rejection, server.claimed_user) == ("the authorization id differs from the user name", "alice")
 
 
 @pytest.mark.parametrize(

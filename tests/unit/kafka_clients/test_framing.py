@@ -103,7 +103,7 @@ def test_changed_limit_applies_to_the_next_length() -> None:
     protocol.receive(framed(bytes(20)))
     assert list(map(len, protocol.frames)) == [10, 20]
     protocol.receive(framed(bytes(21)))
-    assert protocol.errors == ["frame of 21 bytes; the limit is 20"]
+    assert protocol.errors == ["the frame has 21 bytes; the limit is 20"]
 
 
 class Wary(Frames):

@@ -82,8 +82,8 @@ def test_one_of_the_audiences_is_enough(issuer: Issuer, check: TokenCheck, audie
         ({"aud": "somebody else"}, "InvalidAudienceError"),
         ({"aud": []}, "MissingRequiredClaimError"),
         ({"iss": ISSUER.rstrip("/")}, "InvalidIssuerError"),
-        ({"sub": ""}, "the token's claim sub is not a valid name"),
-        ({"sub": "al\nice"}, "the token's claim sub is not a valid name"),
+        ({"sub": ""}, "the value of the token's claim sub is not a valid user name"),
+        ({"sub": "al\nice"}, "the value of the token's claim sub is not a valid user name"),
         ({"sub": 7}, "InvalidSubjectError"),
         ({"exp": "soon"}, "DecodeError"),
         ({"exp": 1e300}, ""),
@@ -111,7 +111,7 @@ def test_name_may_be_in_another_claim(issuer: Issuer) -> None:
     check = check_of(issuer, claim="preferred_username")
     assert check(issuer.token(preferred_username="bob")).user == "bob"
     assert "MissingRequiredClaimError" in refusal(check, issuer.token())
-    assert "is not a valid name" in refusal(check, issuer.token(preferred_username=["bob"]))
+    assert "is not a valid user name" in refusal(check, issuer.token(preferred_username=["bob"]))
 
 
 def test_token_of_an_unknown_key_is_rejected(check: TokenCheck) -> None:

@@ -1,7 +1,7 @@
 """Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-Heartbeats have their own checks (`heartbeat_rules`). As in Kafka, these may use another error code or message for the
-same fault.
+Heartbeats have their own checks (`heartbeat_rules`). As in Kafka, the same fault may have another error code or message
+in a heartbeat.
 """
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata

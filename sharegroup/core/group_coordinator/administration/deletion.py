@@ -16,9 +16,9 @@ which also discards their old state. The notice of the deletion then has no effe
 A deleted group is dead immediately. Its row is removed together with the row of its last share-partition.
 
 The state of a deleted topic (notice `topic_deleted`) is deleted in the same two steps, while the group may have
-members. The share-partitions are no longer assignable, so the response to each member's next heartbeat contains an
-assignment without them. The group keeps the id of the deleted topic for some time and ignores it in heartbeats, because
-members send it until they refresh their metadata.
+members. The share-partitions are no longer assignable, so members receive an assignment without them after the next run
+of the assignor. The group keeps the id of the deleted topic for some time and ignores it in heartbeats, because members
+send it until they refresh their metadata.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,10 +69,11 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 
 
 def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-    """Remove the rows of share-partitions whose tombstones are durable, and the row of a dead group after the last.
+    """Remove the rows of share-partitions whose tombstones are durable.
 
     Each share-partition is (topic id, partition, state_epoch). It is skipped if its row was removed before, or if the
-    share-partition was initialized again after the deletion.
+    share-partition was initialized again after the deletion. If the group is dead and none of its share-partitions is
+    left, its own row is removed too.
     """
     change = Change(group)
     for topic_id, partition, state_epoch in share_partitions:
@@ -87,8 +88,8 @@ def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, i
 def delete_topics(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
     """Begin the deletion of the share-partitions of deleted topics.
 
-    The next heartbeat response of each member contains an assignment without these share-partitions. A repeated call
-    changes nothing.
+    The group epoch rises, so that the assignor runs again. Members then receive an assignment without these
+    share-partitions. A repeated call changes nothing.
     """
     change = Change(group)
     for topic_id in topic_ids:

@@ -4,8 +4,8 @@ A new value applies to every request that is sent after the response. Besides wr
 steps:
 
 - Send the effective config to each share-partition as a request (`ConfigureGroup`), before the response is sent.
-- If share.auto.offset.reset changes, start the initializations again that still use the old value. The share-partitions
-  get the next epoch and the new value in their rows.
+- If share.auto.offset.reset changes, restart the initializations that still use the old value. The rows of their
+  share-partitions get the next epoch and the new value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,9 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the configs in the request, or remove a config if its value is None. Apply all changes or none.
 
-    `job` is the job's configuration, which has the values of configs that no request has set. Raises RequestError:
-    INVALID_REQUEST for a blank group id, INVALID_CONFIG for invalid values, with all problems in its message.
+    If the request has `validate_only`, check the values and change nothing. `job` is the job's configuration, which has
+    the values of configs that no request has set. Raises RequestError: INVALID_REQUEST for a blank group id,
+    INVALID_CONFIG for invalid values, with all problems in its message.
     """
     if not group.group_id.strip():
         raise RequestError(

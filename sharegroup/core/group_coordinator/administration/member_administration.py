@@ -6,9 +6,9 @@ An administrator requests a rebalance when a worker has failed and will not rest
 static members without a running process before their sessions end, and runs the assignor immediately. A static member
 counts as not running if it has left for a restart, or has sent no heartbeat for the session timeout of dynamic members.
 
-The records of a removed member are released immediately, with one exception. A gateway that received a session deadline
-of the member may respond to acknowledgements before the job processes them, until this deadline. If a member is removed
-before this deadline, its records stay locked until the locks expire. A running process of a removed member gets
+The records of a removed member are released immediately, with one exception. Until a session deadline that a gateway
+has received for the member, the gateway may respond to acknowledgements before the job processes them. If the member is
+removed before this deadline, its records stay locked until the locks expire. A running process of a removed member gets
 UNKNOWN_MEMBER_ID, and may join again.
 """
 
@@ -39,10 +39,10 @@ def invoke_consumer_rebalance(
 ) -> CoordinatorResult:
     """Remove the static members without a running process, and run the assignor immediately.
 
-    A process counts as not running if it left for a restart, or if it sent no heartbeat for the session timeout of
-    dynamic members before `append_ms`, the append time of the request. All heartbeats that were appended before that
-    time have been processed. Raises RequestError: INVALID_REQUEST for a group without members, or the errors of
-    `check_existing`.
+    A process counts as not running in two cases: it left for a restart, or its last heartbeat is older than the session
+    timeout of dynamic members. The age is computed at `append_ms`, the append time of the request, because all
+    heartbeats that were appended before that time have been processed. Raises RequestError: INVALID_REQUEST for a group
+    without members, or the errors of `check_existing`.
     """
     check_existing(group)
     if not group.members:
@@ -121,7 +121,8 @@ def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
     """Return whether a gateway may still confirm the member's acknowledgements ahead of the job.
 
-    It may until the session deadline that it received for the member. It never does for a static member.
+    The gateway may do so until the session deadline that it received for the member. Gateways never do so for a static
+    member.
     """
     if member.is_static:
         return False

@@ -41,9 +41,9 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class SubscribedTopicDescriber:
-    """The partitions that can be assigned, because they are initialized.
+    """Description of topics for an assignor: their partitions that can be assigned, because they are initialized.
 
-    `assignable` has the partitions by topic id. Topics without initialized partitions are left out.
+    `assignable` has these partitions by topic id. Topics without initialized partitions are left out.
     """
 
     assignable: Mapping[str, tuple[int, ...]]

@@ -1,6 +1,7 @@
 """Lookup of assignors by the names in `group.share.assignors`, including users' classes by their dotted names.
 
-A faulty class must not stop the job, so its exceptions are caught and invalid parts of its assignments are ignored.
+A faulty class must not stop the job. Exceptions of its method `assign` are therefore caught, and invalid parts of its
+assignments are ignored.
 """
 
 import functools
@@ -29,13 +30,14 @@ BUILT_IN: Mapping[str, ShareGroupPartitionAssignor] = {"simple": SimpleAssignor(
 def get_assignor(name: str) -> ShareGroupPartitionAssignor:
     """Return the assignor `name`: a built-in assignor, or an instance of the class with this dotted name.
 
-    Raises InvalidConfigError if the class cannot be imported or created, or has no method `assign`.
+    Each class has one instance, which is created by the first call. Raises InvalidConfigError if the class cannot be
+    imported or created, or has no method `assign`.
     """
     return BUILT_IN.get(name) or AssignorClass(name, _create(name))
 
 
 class AssignorClass:
-    """A `ShareGroupPartitionAssignor` that calls a user's class, or the assignor `simple` if the class raises."""
+    """Wrapper of a user's assignor. If the user's `assign` raises, the assignor `simple` is used instead."""
 
     def __init__(self, name: str, assignor: ShareGroupPartitionAssignor) -> None:
         self._name, self._assignor = name, assignor

@@ -29,9 +29,9 @@ def balance(
 ) -> dict[str, list[TopicPartition]]:
     """Assign `partitions` to the members, and return all partitions that each member has afterwards.
 
-    `current` has the present partitions of every member. A quota is how many partitions a member should have. Members
-    with more partitions get the larger quotas. Of two members with equally many, the one with the smaller number in
-    `loads` gets the larger quota.
+    `current` has the partitions that each member has now, by member id. `loads` has a number for each member. A
+    member's quota is the number of partitions that it should have. Members with more partitions get the larger quotas.
+    Of two members with equally many partitions, the one with the smaller load gets the larger quota.
     """
     if not current:
         return {}

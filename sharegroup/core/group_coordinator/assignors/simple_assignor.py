@@ -33,8 +33,8 @@ def _topic_by_topic(
 ) -> dict[str, list[TopicPartition]]:
     """Return the partitions of each member, with each topic balanced separately among its subscribers.
 
-    If members have equally many partitions of a topic, those with fewer partitions of the topics before it get the
-    larger quotas.
+    Topics are balanced in the order of their ids. If members have equally many partitions of a topic, those with fewer
+    partitions of the topics that are already balanced get the larger quotas.
     """
     subscribers: dict[str, list[str]] = {}
     for member_id in current:

@@ -37,14 +37,14 @@ class PendingHeartbeats:
         self._parked.pop(member_id, None)
 
     def pop(self, member_id: str) -> str | None:
-        """Remove the member's heartbeat and return its row, or None if there is none."""
+        """Remove the member's heartbeat and return its request row as text, or None if there is none."""
         parked = self._parked.pop(member_id, None)
         return None if parked is None else parked.value
 
     def pop_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
         """Remove and return the heartbeats that have waited long enough, or whose members need not wait any longer.
 
-        `waits` returns whether a member still has to wait.
+        `waits` returns whether the member with a given id still has to wait.
         """
         ready = [
             member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)

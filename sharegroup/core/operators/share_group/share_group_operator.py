@@ -78,7 +78,7 @@ class ShareGroupOperator:
         return self._output
 
     def dump(self) -> str | None:
-        """Return the new state of the group, or None if the group is unknown."""
+        """Return the new state of the group, or None if it has neither an epoch nor configs."""
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return None
         content = {
@@ -196,8 +196,8 @@ class ShareGroupOperator:
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
         """Apply the changes of a request that was appended at `append_ms`, and send the resulting requests.
 
-        These go to share-partitions. Those that change configs contain `append_ms`, because a job that was replaced may
-        send them late. A share-partition ignores them if it has already applied a later change.
+        These requests go to share-partitions. A job that was replaced may send them late. Requests that change configs
+        therefore contain `append_ms`, so that a share-partition ignores them if it has already applied a later change.
         """
         self._group.apply(result)
         for record in result.records:
@@ -234,9 +234,9 @@ def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """Yield requests to reject the member's earlier processes, one per share-partition.
+    """Yield one request per share-partition that fences the member's earlier processes.
 
-    If the batch is repeated, the requests have the same ids.
+    The share-partition then rejects requests of these processes. If the batch is repeated, the ids are the same.
     """
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
@@ -253,7 +253,7 @@ def _configures(configure: ConfigureGroup, altered_ms: int) -> Iterator[Configur
 
 
 def _share_partitions(about: ReleaseMember | FenceMember | ConfigureGroup) -> Iterator[tuple[str, str, str, int]]:
-    """Yield group, topic, topic id and partition of each affected share-partition."""
+    """Yield (group id, topic, topic id, partition) for each share-partition in `about`."""
     for topic, topic_id, partitions in about.topics:
         for partition in partitions:
             yield about.group_id, topic, topic_id, partition

@@ -23,8 +23,8 @@ class Demand(NamedTuple):
         incarnation_id: The process that sent the request, or None if the request did not contain it.
         is_first: Whether the fetch is served before all others, because it opened a session of a member that held
             records. It acquires these records again.
-        reserves: Whether the request came from a gateway that reserves offsets. Such a fetch does not have to wait for
-            records that are reserved for other gateways.
+        reserves: Whether the request came from a gateway that reserves offsets. While a fetch of any other kind waits,
+            no reservations are granted.
         member_epoch: The epoch of the member, or -1 if unknown.
     """
 
@@ -71,9 +71,9 @@ class Demands:
         self._demands[partition] = list(demands)
 
     def add(self, partition: int, demand: Demand) -> tuple[Demand, ...]:
-        """Add a waiting fetch. Return the previous fetches of the member, which are removed, or an empty tuple.
+        """Add a waiting fetch. It replaces the waiting fetches of its member, which are returned.
 
-        Adding a fetch that already waits, because its row was produced twice, changes nothing.
+        If the fetch already waits because its row was produced twice, nothing changes.
         """
         if any(old[:3] == demand[:3] for old in self.get(partition)):
             return ()

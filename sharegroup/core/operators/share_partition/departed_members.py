@@ -11,10 +11,11 @@ _NEVER = (-1, 0)
 
 
 class DepartedMembers:
-    """Stores which members left their group, to reject late requests of their old sessions.
+    """The members that left their group, stored to reject late requests of their old sessions.
 
     An entry belongs to a share-partition and a member. It has the highest epoch with which the member left, and the
-    time at which it left with this epoch. At most `MAX_DEPARTED` entries are stored. Each is kept for `DEPARTED_MS`.
+    time at which it left with this epoch. At most `MAX_DEPARTED` entries are stored, each for `DEPARTED_MS`. If there
+    are too many, the oldest entry is removed.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[int]]) -> None:

@@ -13,9 +13,10 @@ from sharegroup.types import AcquiredRange
 
 
 def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
-    """Acquire records for the waiting fetches of a share-partition, in order, and return the responses.
+    """Acquire records for the waiting fetches of a share-partition, in order, and return responses and notices.
 
-    Several fetches share the available records evenly. A fetch that gets no records keeps waiting until its deadline.
+    Several fetches share the available records evenly. A fetch that gets no records keeps waiting until its deadline,
+    and then gets an empty response. The notices go to gateways that hold records while other fetches wait.
     """
     managed = state.get(partition)
     if managed is None:

@@ -9,11 +9,11 @@ MAX_INCARNATIONS = 1_000
 
 
 class _Entry(NamedTuple):
-    """The process that joined last as a member, and the time of its join.
+    """The newest process of one member, and the time of its join.
 
     A `fence_member` row reports a join. The row is appended to every partition of the request topic, and may be read
-    from some partitions later than from others. For each partition of that topic, `read` has the process and the join
-    time of the latest join whose row was read from it.
+    from some partitions later than from others. `read` maps each of these partitions to the latest join that was read
+    from it, as (incarnation id, join time).
     """
 
     incarnation_id: str
@@ -22,11 +22,11 @@ class _Entry(NamedTuple):
 
 
 class Incarnations:
-    """Stores the newest process of each member, to reject requests of the member's earlier processes.
+    """The newest process of each member whose process was replaced. Requests of its earlier processes are rejected.
 
-    An entry belongs to a share-partition of the shard and a member, and contains the process and the time of its join.
-    A member has an entry only if its process has replaced another one. An entry that is loaded from the tables has
-    `partition` None, and applies to all share-partitions of the shard.
+    The key of an entry is a share-partition of the shard and a member. The value is the newest process and the time of
+    its join. An entry that is loaded from the tables has `partition` None, and applies to all share-partitions of the
+    shard.
 
     At most `MAX_INCARNATIONS` entries are stored, and the oldest entry is evicted first. After an eviction, requests of
     the earlier process are no longer rejected here, but the group coordinator still rejects its heartbeats.
@@ -50,10 +50,10 @@ class Incarnations:
         joined_ms: int,
         request_partition: int | None = None,
     ) -> bool:
-        """Record that a process joined as the member at `joined_ms`. Return False if a later join is already known.
+        """Record that a process joined as the member at `joined_ms`, and return whether it is now the current process.
 
-        `request_partition` is the partition of the request topic from which the `fence_member` row was read, or None
-        for an entry that is loaded from the tables.
+        It is not if a later join is already known. `request_partition` is the partition of the request topic from which
+        the `fence_member` row was read, or None for an entry that is loaded from the tables.
         """
         key, process = _key(partition, member_id), (incarnation_id, joined_ms)
         entry = self._entries.get(key)

@@ -33,8 +33,8 @@ from sharegroup.types import (
 class DumpedPartition(NamedTuple):
     """A share-partition as it is stored between two micro-batches.
 
-    `values` is JSON-able. `texts` are the large pieces of the window, one line each. The texts are not part of the
-    JSON, because a micro-batch does not read most of them.
+    `values` is JSON-able. `texts` are the large pieces of the in-flight window, one line each. The texts are not part
+    of the JSON, because a micro-batch does not read most of them.
     """
 
     values: list[Any]
@@ -86,7 +86,10 @@ class ManagedPartition:
     def _initialized(
         header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
     ) -> ShareGroupOffsetHeader:
-        """Return the header from which `make_record` makes the initial snapshot at the end of the batch."""
+        """Return the header from which `make_record` makes the initial snapshot at the end of the batch.
+
+        Its snapshot epoch is one below that of the initial snapshot, because `make_record` adds one.
+        """
         key = SharePartitionKey("", "", "", load["partition"])
         record = initial_record(key, header, load["state_epoch"], load["start_offset"])
         after = (
@@ -162,14 +165,15 @@ class ManagedPartition:
         """Apply an acknowledgement and return the renewed ranges.
 
         Records below the start offset are skipped, because they are already finished. A request that contains such
-        records is rejected if it was appended after `lock_deadline_ms`, because another member may have finished them.
+        records is rejected if it was appended after its `lock_deadline_ms`, because another member may have finished
+        them.
 
         Raises RequestError in this case, and in the cases that `SharePartition.acknowledge` lists.
         """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
         is_late = 0 <= request.lock_deadline_ms < append_ms
         if is_late and any(batch.first_offset < self.window.start_offset for batch in batches):
-            message = "the acknowledgement came after its lock expired, and the records were finished since"
+            message = "the acknowledgement arrived after its lock expired, and the records are already finished"
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, message)
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
@@ -182,12 +186,12 @@ class ManagedPartition:
         if self.window.is_due(append_ms) and any(
             self.window.has_lock_before(append_ms, batch) for batch in request.batches
         ):
-            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the acknowledgement came after its lock expired")
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the acknowledgement arrived after its lock expired")
 
     def unacquire(self, request: UnacquireRequest) -> None:
         """Release records that the gateway never sent to the member, and undo their deliveries.
 
-        Raises RequestError if the member does not hold all `ranges` of the request.
+        The request has either `ranges` or `acquired`. Raises RequestError if the member does not hold all `ranges`.
         """
         self._replay(self.window.unacquire(request.member_id, request.ranges))
         self._replay(self.window.undo_deliveries(request.member_id, request.acquired))
@@ -195,7 +199,7 @@ class ManagedPartition:
     def release_member(
         self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None
     ) -> None:
-        """Release the records of a departed member.
+        """Release the records of a member that left or whose session has ended.
 
         `delivered` are the ranges that the gateway sent to the member (None: all). Its other records do not count as
         delivered: their delivery counts are reduced again.
@@ -258,7 +262,10 @@ class ManagedPartition:
         return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
 
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
-        """Return the maximum number of records that each of `waiting` fetches may acquire. It is at least one."""
+        """Return the maximum number of records that each fetch may acquire; at least one.
+
+        `waiting` is the number of fetches that wait.
+        """
         window = self.window
         if waiting == 1:
             return config.max_record_locks
@@ -281,7 +288,7 @@ class ManagedPartition:
     def make_record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
         """Return the changes of the batch as a row of `share_group_state`, or None if no row is needed.
 
-        Afterwards, `header` describes the state after this row.
+        The call updates `header` to the state after this row, and clears `transitions`.
         """
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset

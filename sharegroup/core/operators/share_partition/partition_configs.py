@@ -1,9 +1,9 @@
 """The group's config in each share-partition of a shard, and the configs for snapshots.
 
-The source reads the config of the whole shard from the tables. A later change arrives as a `configure` request for each
-share-partition, which is processed before the other requests of its micro-batch. Therefore the new config applies to
-every request that is appended after the response to the change. For a short time, two share-partitions of a shard may
-have different configs.
+The source of the streaming query reads the config of the whole shard from the tables. A later change arrives as a
+`configure` request for each share-partition, which is processed before the other requests of its micro-batch. Therefore
+the new config applies to every request that is appended after the response to the change. For a short time, two
+share-partitions of a shard may have different configs.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class PartitionConfig(NamedTuple):
         try:
             config = GroupConfig.from_json(values)
         except (ValueError, TypeError, AttributeError) as error:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid group config: {error}") from error
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"the group config is invalid: {error}") from error
         for field in dataclasses.fields(config):
             value, default = getattr(config, field.name), getattr(_DEFAULTS, field.name)
             if type(value) is not type(default) or (isinstance(value, int) and value < 0):
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid value in the group config: {field.name}")
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"the group config has an invalid value of {field.name}")
         return cls.from_group_config(config)
 
     def dump(self) -> list[Any]:
@@ -75,8 +75,8 @@ _DEFAULTS = GroupConfig.from_json({})
 class PartitionConfigs:
     """The configs of a shard, and the configs of single share-partitions that differ from them.
 
-    For the shard and for each share-partition, the time of the newest change is stored. It is needed because a job that
-    was paused may send an older change later.
+    For the shard and for each share-partition, the time of the newest change is stored. A job that was paused may send
+    an older change later, which is then ignored.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:

@@ -81,7 +81,7 @@ class RequestHandler:
         This can happen if an id contains tabs, which separate the parts of a key.
         """
         if (request.group_id, request.topic_id) != (self._state.group_id, self._state.topic_id):
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"the row's key does not match topic id {request.topic_id!r}")
 
     def _responses(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
         """Process a valid row and return the responses. Raises RequestError if the request must be rejected."""
@@ -119,7 +119,7 @@ class RequestHandler:
     def _check_member(self, request: SharePartitionRequest) -> None:
         """Raise RequestError if the member has left with the epoch of the request or a later one."""
         if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
-            message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
+            message = f"member {request.member_id} has left the group with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
     def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
@@ -191,8 +191,9 @@ class RequestHandler:
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
         """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway.
 
-        The gateway has sent the records, unless the row was appended after `valid_until_ms`. Such a row is ignored. If
-        the member had left before the assignment, the records are released immediately, with the increased count.
+        If the row was appended after `valid_until_ms`, it is ignored, because the gateway has not sent the records. If
+        the member had left before the assignment, the records are released immediately, with the increased delivery
+        count.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -231,7 +232,8 @@ class RequestHandler:
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
         """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response.
 
-        A fetch for 0 records is not added, but gets an empty response too. It replaces only a fetch of its requester.
+        A fetch for 0 records is not added, but gets an empty response too. It ends only those waiting fetches of the
+        member that came from the same requester.
         """
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, managed)
@@ -250,7 +252,7 @@ class RequestHandler:
     def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
         """Release the member's records, because the fetch opens a new session. Return whether the member held records.
 
-        The fetch then acquires these records again. Nothing is released if the row is repeated.
+        The same fetch can then acquire these records again. If its row was read before, nothing is released.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         if not managed.window.has_member(member_id) or state.requesters.has_fetched_since(
@@ -265,9 +267,9 @@ class RequestHandler:
         """Release the records of a member that left or whose session ended.
 
         Nothing is released if the row is repeated, if the member has joined again since, or if another gateway still
-        has a session with the member. If it is unknown through which gateway the member acquired its records, only
-        those are released that the gateway of this session says it has delivered. The others may have been delivered
-        by another gateway, and stay acquired until their locks expire.
+        has a session with the member. If it is unknown through which gateway the member acquired its records, only the
+        ranges `delivered` of the request are released. Another gateway may have delivered the other records, so they
+        stay acquired until their locks expire.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         is_known = not request.requester or state.requesters.has_acquired_through(

@@ -28,7 +28,7 @@ class Requesters:
     """The gateways of each member, and the time of the last `wanted` notice, by share-partition.
 
     For each member, the gateways through which it got records are stored, with the append time of the newest fetch or
-    assignment. If these rows contain a member epoch, the newest epoch is stored too. The entry of a member is removed
+    assignment. If these rows contain a member epoch, the highest epoch is stored too. The entry of a member is removed
     when its records are released.
     """
 
@@ -53,7 +53,8 @@ class Requesters:
     ) -> None:
         """Record that the member got records through the requester `reply_to`, by a fetch or an assignment.
 
-        `asked_ms` is the append time of its row, or the time at which the fetch's session was opened, if that is later.
+        `asked_ms` is the append time of the row with the fetch or assignment. If the session of the fetch was opened
+        later, it is the time of the opening. For a member that is its own requester, only the epoch is recorded.
         """
         if member_epoch >= 0:
             epochs = self._epochs.setdefault(partition, {})
@@ -69,9 +70,9 @@ class Requesters:
         session is left, the records stay acquired until their locks expire or that session ends, because the job does
         not store through which gateway a record was acquired.
 
-        If a later fetch of the requester (appended after `append_ms`) got records, the result is False and the session
-        stays. That fetch belongs to a later session, and the end of the earlier session was read late, from another
-        partition of the request topic.
+        `append_ms` is the append time of the row that ends the session. If a fetch of the requester that was appended
+        later got records, the result is False and the session stays. That fetch belongs to a later session, and the end
+        of the earlier session was read late, from another partition of the request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
         if append_ms < times.get(requester, -1):
@@ -113,12 +114,14 @@ class Requesters:
         now_ms: int,
         reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the gateways to notify that members of the requesters `waiting` wait for records, sorted.
+        """Return the gateways, sorted, that must be notified because members of other requesters wait for records.
 
-        These are the gateways of all members that hold records (`holds`), and the gateways `reservers`, which hold
-        reserved offsets. Requesters in `waiting` are left out. The result is empty if the last notice was sent less
-        than `NOTIFY_INTERVAL_MS` ago. The caller must notify all gateways that are returned, because the call stores
-        `now_ms` as the time of the notice.
+        `waiting` are the requesters of the waiting members. `holds` returns whether a member holds records. The result
+        has the gateways of all members that hold records, and the gateways `reservers`, which hold reserved offsets.
+        Requesters in `waiting` are left out.
+
+        The call stores `now_ms` as the time of the notice, so the caller must notify all returned gateways. The result
+        is empty if the last notice was sent less than `NOTIFY_INTERVAL_MS` ago.
         """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
@@ -148,7 +151,7 @@ class Requesters:
 #: than its MaxWaitMs.
 PENDING_MS = 10_000
 
-#: Maximum number of pending rows of a key. Further rows are rejected, so that invalid requests cannot fill the state.
+#: Maximum number of pending rows of a shard. Further rows are rejected, so that invalid requests cannot fill the state.
 MAX_PENDING = 1_000
 
 
@@ -174,7 +177,7 @@ class PendingRequests:
         return bool(self._pending)
 
     def add(self, row: RequestRow, request: SharePartitionRequest, now_ms: int) -> bool:
-        """Add a row, or return False if it has waited long enough or too many rows are pending."""
+        """Add a row and return True. If it has waited too long or too many rows are pending, only return False."""
         waits_ms = min(request.max_wait_ms, PENDING_MS) if isinstance(request, FetchRequest) else PENDING_MS
         until_ms = row.append_ms + waits_ms
         if now_ms > until_ms or len(self._pending) >= MAX_PENDING:

@@ -1,6 +1,7 @@
 """The state of a shard between two micro-batches: its share-partitions, and the requests that wait at them.
 
-The state is one text: a line of JSON, followed by one line for each large piece of a window, in the same order.
+The state is one text. Its first line is JSON. It is followed by one line for each large piece of an in-flight window,
+in the order of the pieces in the JSON.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class ShardState:
         if dumped and dumped["version"] != FORMAT_VERSION:
             # the supervisor recognises this message
             raise ValueError(
-                f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
-                "of the query share_partition (below checkpoint.path), and the job recovers from the tables"
+                f"the operator state has format {dumped['version']}, but this job reads format {FORMAT_VERSION}: "
+                "remove the checkpoint of the query share_partition (below checkpoint.path), and the job recovers from "
+                "the tables"
             )
         self.group_id, self.topic_id = group_id, topic_id
         self.topic: str = dumped.get("topic", "")
@@ -97,7 +99,10 @@ class ShardState:
         return sorted(self._touched.items())
 
     def get(self, partition: int) -> ManagedPartition | None:
-        """Return the share-partition, restored if necessary, or None if this shard does not have it."""
+        """Return the share-partition, or None if this shard does not have it.
+
+        If the share-partition is not restored yet, it is restored. It then counts as used by this batch.
+        """
         if partition not in self._touched and partition in self._idle:
             self._touched[partition] = ManagedPartition.restore(self._idle.pop(partition))
         return self._touched.get(partition)
@@ -166,7 +171,7 @@ class ShardState:
     def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
         """Cancel this batch's reserve requests of `reserver`, a gateway in one reservation epoch.
 
-        The gateway has ended its reservations after these requests.
+        They reserve nothing, because the gateway has ended its reservations after these requests.
         """
         self._given_back.add((partition, reserver))
 
@@ -179,7 +184,10 @@ class ShardState:
         return (partition, reserver) in self._given_back
 
     def gateways_with_reservations(self) -> list[str]:
-        """Return the gateways that hold reservations in this shard, sorted."""
+        """Return the gateways that hold reservations in this shard, sorted.
+
+        The call also stores the gateways of each share-partition for the next batch.
+        """
         for partition, managed in self._touched.items():
             self._reserving.pop(partition, None)
             if gateways := sorted({requester_of(reserver) for reserver in managed.window.reservers()}):

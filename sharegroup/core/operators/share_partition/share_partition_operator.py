@@ -24,7 +24,7 @@ demands share new records evenly, so that a large one does not starve the others
 
 Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
 its members when their records arrive. `reserve` requests are served after the demands. When the lease of a gateway
-expires (`gateway_leases`), its reservations end, and so do its demands in the same share-partitions.
+expires (`gateway_leases`), its reservations end in each shard in which it holds some. Its demands there end too.
 
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
 of the log is not known yet. A request for a share-partition that is not loaded is kept for a limited time, because the
@@ -65,7 +65,7 @@ from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartition
 class SharePartitionOperator:
     """The operator of one shard in one micro-batch (`core.operators.operator`).
 
-    `key` is (group_id, topic_id, shard) as text. With `counts`, the effects include the sizes of the windows, for
+    `key` is (group_id, topic_id, shard) as text. If `counts` is true, the effects include the sizes of the windows for
     metrics. The constructor raises ValueError if `state` has another format version.
     """
 
@@ -203,8 +203,8 @@ class SharePartitionOperator:
             start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
             self._output.notes.append(
                 f"share-partition {state.topic}-{partition} of group {state.group_id}: the log ends at "
-                f"{log.log_end_offset}, below the acquired offset {managed.window.end_offset}; it is treated as the "
-                f"log of a new topic under the same name and read from {start_offset}"
+                f"{log.log_end_offset}, but the acquired records end at {managed.window.end_offset}. The job treats it "
+                f"as the log of a new topic of the same name and reads it from {start_offset}"
             )
             state_epoch = managed.header.state_epoch
             begin = {"partition": partition, "state_epoch": state_epoch, "start_offset": start_offset}
@@ -221,8 +221,8 @@ class SharePartitionOperator:
         self._output.notes.append(
             f"share-partition {state.topic}-{partition} of group {state.group_id}: an unclean leader election "
             f"truncated the log at {first}; the delivered offsets {first}..{last} now belong to other records. "
-            "Finished ones are not delivered again (cause unclean_election in delivery_log); to read them, reset the "
-            f"group's offsets to {first}"
+            "New records at finished offsets are not delivered (cause unclean_election in delivery_log). To read them, "
+            f"reset the group's offsets to {first}"
         )
         for batch in managed.window.terminal_batches_in(first, last):
             state_of = batch.delivery_state
@@ -232,8 +232,8 @@ class SharePartitionOperator:
     def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
         """Delete the states of share-partitions, given as (partition, state epoch, topic), and send notices.
 
-        The share-partitions need not be loaded. The notices are sent when the deletion is durable. Repeating it after a
-        restart is harmless, because the coordinator ignores notices with an older state epoch.
+        The share-partitions need not be loaded. The notices are sent when the deletion is durable. Repeating a deletion
+        after a restart is harmless, because the coordinator ignores notices with an older state epoch.
         """
         state = self._state
         for partition, state_epoch, topic in deletions:

@@ -1,8 +1,8 @@
-"""A listening port that accepts a few clients at a time. If no file descriptor is left, it closes new clients.
+"""A listening port that accepts a few clients at a time. If no file descriptor is left, it disconnects new clients.
 
 asyncio's own server accepts up to a thousand clients in a row, and serves no client meanwhile. If no descriptor is
 left, asyncio leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor, with which it
-accepts and closes such clients. They can then try another gateway immediately.
+accepts and disconnects such clients. They can then try another gateway immediately.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts clients on one event loop until `close` is called.
+    """The listening sockets of one port, on which clients are accepted until `close` is called.
 
-    `connect` returns a new asyncio protocol for each client.
+    `connect` returns a new asyncio protocol for each client. Must be created and used on one event loop.
     """
 
     def __init__(self, connect: Callable[[], asyncio.BaseProtocol], sockets: list[socket.socket]) -> None:
@@ -114,10 +114,10 @@ class Acceptor:
     # -- without descriptors ---------------------------------------------------------------------------------------
 
     def _reject_some(self, listening: socket.socket, error: OSError) -> None:
-        """Reject up to `MAX_ACCEPTS` waiting clients if possible, then pause so that existing connections are served.
+        """Reject up to `MAX_ACCEPTS` waiting clients, then pause so that existing connections are served.
 
-        `error` is a lack of descriptors, buffers or memory. Clients can be rejected only if it is a lack of
-        descriptors: the spare one is used for it. Otherwise they stay in the queue.
+        If `error` is a lack of file descriptors, the spare descriptor is used to reject clients. If `error` is a lack
+        of buffers or memory, no client can be rejected, and all of them stay in the queue.
         """
         rejected = 0
         if error.errno in _NO_DESCRIPTOR:
@@ -125,17 +125,17 @@ class Acceptor:
                 rejected += 1
         if (suffix := self._throttle.next_suffix(self._loop.time())) is not None:
             logger.error(
-                "failed to accept connections: %(error)s; %(count)d rejected%(detail)s. Raise the limit of open files"
-                " (ulimit -n)",
+                "failed to accept connections: %(error)s; %(count)d clients were rejected%(detail)s. If too many files"
+                " are open, raise the limit (ulimit -n)",
                 LogFields(error=error, count=rejected, detail=suffix),
             )
         self._loop.remove_reader(listening)
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
     def _reject(self, listening: socket.socket) -> bool:
-        """Accept one waiting client and close its connection. Return False if this is not possible.
+        """Accept one waiting client and close its connection. Return whether this was possible.
 
-        The process has no descriptors left, so the spare descriptor is closed before and opened again afterwards.
+        The process has no descriptors left. The spare descriptor is therefore closed before, and opened again after.
         """
         self._open_spare()
         if self._spare is None:

@@ -23,13 +23,13 @@ MAX_REMEMBERED = 10_000
 
 
 class AddressLimits:
-    """Counts connections, and rejects those above the limits.
+    """The limits on client connections, and the numbers of connections that count against them.
 
     Args:
-        most: the limit for all addresses together.
-        per_address: the limit for each address without an entry in `overrides`.
+        most: the maximum number of connections of all addresses together.
+        per_address: the maximum number of connections of each address without an entry in `overrides`.
         overrides: {address: its maximum of connections}. `creation_rate` does not apply to these addresses.
-        creation_rate: the limit of new connections per second and address; 0 means no limit.
+        creation_rate: the maximum number of new connections per second and address; 0 means no limit.
     """
 
     def __init__(self, most: int, per_address: int, overrides: Mapping[str, int], creation_rate: int) -> None:

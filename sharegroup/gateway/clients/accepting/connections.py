@@ -1,4 +1,4 @@
-"""The client connections of the gateway. Closes idle connections."""
+"""The client connections of the gateway: limits on new ones, timeouts of idle ones, and the drain."""
 
 import asyncio
 import contextlib
@@ -17,24 +17,24 @@ logger = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """The interface of a client connection that this module uses."""
+    """The methods of a client connection that `Connections` uses."""
 
     connection_id: int
 
     def is_idle(self, now: float) -> bool:
-        """Return whether the client has been silent for too long at `now`, the event loop's time in seconds."""
+        """Return whether a timeout of the client has expired at `now`, the event loop's time in seconds."""
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection as soon as all requests are answered and `may_close(connection_id)` returns True."""
+        """Close the connection when all requests have been answered and `may_close(connection_id)` returns True."""
 
     def close(self) -> None:
         """Close the connection without sending queued responses."""
 
 
 class Connections:
-    """All connections that `limits` allows, including those in a TLS handshake.
+    """All client connections that `limits` has not rejected, including those in a TLS handshake.
 
-    `on_end` is called with the id of each connection that has ended.
+    `on_end` is called with the id of each connection that has ended, even if it was rejected.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Connections:
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Register a connection. Return False if a limit rejects it."""
+        """Add a connection of the client at `address`. If a limit rejects it, log the reason and return False."""
         now = asyncio.get_running_loop().time()
         problem = self._limits.add_or_reject(address, now * 1000)
         self._counts.count_connection(problem is None)
@@ -73,7 +73,7 @@ class Connections:
         return False
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that has ended, and call `on_end`."""
+        """Remove a connection that has ended, and call `on_end` with its id."""
         address = self._connections.pop(connection, None)
         if address is not None:
             self._limits.remove(address)
@@ -93,16 +93,16 @@ class Connections:
             )
 
     def close_idle(self) -> None:
-        """Disconnect the clients that have been silent for too long."""
+        """Disconnect the clients for which `is_idle` returns True, because a timeout has expired."""
         now = asyncio.get_running_loop().time()
         for connection in [connection for connection in self._connections if connection.is_idle(now)]:
             self._counts.count_idle_close()
             connection.close()
 
     async def drain(self, may_close: Callable[[int], bool], timeout_s: float) -> bool:
-        """Disconnect each client as soon as it has all responses and `may_close` allows it.
+        """Disconnect each client when it has all responses and `may_close(connection_id)` returns True.
 
-        Returns whether all connections have ended within `timeout_s`.
+        Wait for this for up to `timeout_s` seconds. Return whether all connections have ended.
         """
         self._is_empty.clear()
         for connection in self._connections:

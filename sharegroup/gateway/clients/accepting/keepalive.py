@@ -7,17 +7,18 @@ about 15 minutes after the gateway sends something. If the gateway sends nothing
 import contextlib
 import socket
 
-#: Number of unanswered probes after which TCP ends the connection. The probes are sent in the last two thirds of
-#: `after_ms`.
+#: Number of unanswered probes after which TCP ends the connection. The first probe is sent after one third of the time
+#: that is passed to `set_keepalive`. The others follow in the rest of this time.
 PROBES = 3
 #: The socket option for the time before the first probe: its name on Linux, and its name on macOS.
 _IDLE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 
 
 def set_keepalive(connection: socket.socket, after_ms: int) -> None:
-    """Configure TCP to end the connection if the peer does not respond for `after_ms`. 0 disables keepalive.
+    """Configure TCP to end the connection if the client does not respond for `after_ms`.
 
-    Options that the platform does not support are skipped. The time is rounded to seconds.
+    If `after_ms` is 0, the connection is not changed. Options that the platform does not support are skipped. The times
+    of the probes are rounded to seconds.
     """
     if after_ms == 0:
         return

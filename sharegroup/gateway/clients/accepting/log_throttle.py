@@ -4,14 +4,17 @@ INTERVAL_S = 60.0
 
 
 class LogThrottle:
-    """Limits one kind of log line to one per `INTERVAL_S`. Times are in seconds of any clock that never goes back."""
+    """A limit for one kind of log line: at most one line per `INTERVAL_S` seconds.
+
+    Times are in seconds of any clock that never goes back.
+    """
 
     def __init__(self) -> None:
         self._logged_at = float("-inf")
         self._suppressed = 0
 
     def next_suffix(self, now: float) -> str | None:
-        """Return a suffix for the log line, or None if the line must not be logged now.
+        """Return a suffix for a log line that is due now. Return None if the line must not be logged, and count it.
 
         The suffix contains the number of lines that were suppressed since the last logged line. It is empty if no line
         was suppressed.

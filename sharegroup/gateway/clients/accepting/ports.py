@@ -28,9 +28,9 @@ _LAST_PORT = 65_535
 
 
 class Ports:
-    """Opens the gateway's ports: one for each broker, the bootstrap port and the standby port.
+    """The gateway's ports: one for each broker, the bootstrap port and the standby port.
 
-    All of them except the bootstrap port are added to `listeners`.
+    All open ports except the bootstrap port are added to `listeners`, which contains the addresses for clients.
     """
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
@@ -52,7 +52,8 @@ class Ports:
     async def open(self) -> None:
         """Open the ports that are not open yet: base port + id for each broker, bootstrap port and standby port.
 
-        The port numbers are the same at every gateway. Raises OSError for a port that is in use or out of range.
+        The port numbers are the same at every gateway. Raises OSError if a port is in use or out of range, or if the
+        gateway is shutting down.
         """
         async with self._opening:
             missing = self._listeners.without_port(self._cluster.node_ids)
@@ -83,12 +84,15 @@ class Ports:
             await self.open()
         except OSError as error:
             logger.error(
-                "failed to open the port of a new upstream broker; it is left out of Metadata responses: %(error)s",
+                "cannot open a port for a new upstream broker, so Metadata responses leave the broker out: %(error)s",
                 LogFields(error=error),
             )
 
     async def listen(self, node_id: int, port: int) -> Acceptor:
-        """Open a port for an upstream broker; port 0 means any free port. Raises OSError if it cannot be opened."""
+        """Open an additional port for an upstream broker and return its acceptor, which the caller must close.
+
+        `port` 0 means any free port. Raises OSError if the port cannot be opened.
+        """
         return await self._listen(partial(self._connect, node_id, False), port)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The login of one client connection. The SASL steps run on threads, outside the event loop."""
+"""The logins of client connections. The SASL steps run on threads, outside the event loop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Logins:
         self._reading_keys: asyncio.Task[None] | None = None
 
     def new_login(self, node_id: int) -> Login:
-        """Return the login of a new connection to the port of broker `node_id`."""
+        """Return the login of a new connection to the gateway's port for broker `node_id`."""
         if self._forwarded_logins is not None:
             identity = self._forwarded_logins.new_client(node_id)
             return Login(self, SaslServer(identity.mechanisms, self._max_reauth_ms), identity)
@@ -65,22 +65,22 @@ class Logins:
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
     async def refresh_keys(self) -> None:
-        """Read the keys that verify tokens again. Concurrent calls share one read."""
+        """Reload the keys that verify tokens. Concurrent calls share one reload."""
         if self._reading_keys is None or self._reading_keys.done():
             self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.reload_keys))
         await asyncio.shield(self._reading_keys)
 
     def close(self) -> None:
-        """Start no further login steps. Does not wait for those in progress."""
+        """Start no further login steps. Does not wait for steps in progress."""
         self.login_turns.close()
 
 
 class Login:
-    """Performs the login of one client and writes it to the audit log.
+    """The login of one client connection. Its result is written to the audit log.
 
-    If `sasl` is None, no login is required, and `RequestLoop` identifies the client by its TLS certificate, if it has
-    one. `client_identity` is the client's own identity at the brokers; None if the gateway sends requests with its own
-    identity.
+    If `sasl` is None, no login is required. `RequestLoop` then identifies the client by its TLS certificate, if it has
+    one. `client_identity` is the client's own identity at the brokers. It is None if the gateway sends requests to the
+    brokers with the gateway's identity.
     """
 
     def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ClientIdentity | None = None) -> None:
@@ -88,13 +88,16 @@ class Login:
 
     @property
     def upstream_settings(self) -> ClientSettings | None:
-        """kafka-python's settings with the client's own identity; None if the gateway's identity is used."""
+        """kafka-python's settings with the client's own login at the brokers.
+
+        None if the gateway's identity is used, or until the client has logged in.
+        """
         return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
-        """Return the request with the rights that the client has at the brokers.
+        """Return a copy of the request whose `caller` contains the client's rights at the brokers.
 
-        If the gateway uses its own identity at the brokers, the request is returned unchanged. Raises
+        If the gateway uses its own identity at the brokers, the request itself is returned. Raises
         UpstreamUnavailableError if the brokers do not return the rights.
         """
         if self._identity is None:
@@ -103,7 +106,7 @@ class Login:
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
-        """Forget the client's own login and rights at the brokers. Called when the client has disconnected."""
+        """Release the client's own login and rights at the brokers. Called when the client has disconnected."""
         if self._identity is not None:
             self._identity.close()
 
@@ -137,14 +140,14 @@ class Login:
         if self._sasl is None or self._sasl.allows(api_key, self._shared.now_ms()):
             return
         when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session ended"
-        raise MalformedRequestError(f"request {api_name(api_key)} received {when}")
+        raise MalformedRequestError(f"it sent a {api_name(api_key)} request {when}")
 
     def handles_api(self, api_key: int) -> bool:
-        """Return whether `handle_request` handles this API."""
+        """Return whether `handle_request` handles this API. False for all APIs if SASL is disabled."""
         return self._sasl is not None and self._sasl.handles_api(api_key)
 
     async def handle_request(self, request: Request[ApiMessage]) -> ApiMessage:
-        """Return the response to a SaslHandshake or SaslAuthenticate."""
+        """Perform the login step that a SaslHandshake or SaslAuthenticate requests, and return the response."""
         assert self._sasl is not None
         body = request.body
         if isinstance(body, SaslAuthenticateRequest):
@@ -152,22 +155,26 @@ class Login:
         return await self._step(self._sasl.handle_request, request, request.caller)
 
     async def handle_bare_message(self, message: bytes, caller: Caller) -> bytes:
-        """Return the response to a SASL message that is not wrapped in a request (after SaslHandshake v0).
+        """Perform the login step of a SASL message that is not wrapped in a request, and return the response.
 
-        If `has_failed` is True after the call, the response must not be sent.
+        Clients send such messages after SaslHandshake v0. If `has_failed` is True after the call, the response must not
+        be sent.
         """
         assert self._sasl is not None
         await self._refresh_keys_for(message)
         return await self._step(self._sasl.handle_bare_message, message, caller)
 
     async def _refresh_keys_for(self, message: bytes) -> None:
-        """Read the keys again if the message is a token that is signed with an unknown, possibly new key."""
+        """Reload the keys if the message is a token that is signed with an unknown key, because the key may be new."""
         assert self._sasl is not None
         if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.has_unknown_key(message):
             await self._shared.refresh_keys()
 
     async def _step(self, step: Callable[[T, int], U], message: T, caller: Caller) -> U:
-        """Run a login step on a thread, because checking a password takes several milliseconds."""
+        """Run a login step on a thread, because checking a password takes several milliseconds.
+
+        If the step ends the login, write the result of the login to the audit log.
+        """
         sasl = self._sasl
         assert sasl is not None
         before = sasl.state

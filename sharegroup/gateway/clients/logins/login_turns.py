@@ -1,9 +1,9 @@
 """Threads that check passwords. Client addresses are served in turn.
 
-Checking a password takes several milliseconds, by design of the SASL mechanisms. Each address has at most one login in
+Checking a password takes several milliseconds, by design of the SASL mechanisms. Each address has at most one step in
 progress. After a failed login, the address is blocked for a while, even if the client disconnects. An attacker can
 therefore try only a few passwords per second and address, regardless of the number of connections. Other clients do not
-wait long: a login waits for at most one login of each other address.
+wait long: a login step waits for at most one step of each other address.
 """
 
 import asyncio
@@ -30,9 +30,10 @@ THREADS = min(2, max(1, (os.cpu_count() or 1) - 1))
 
 
 class LoginTurns:
-    """Runs login steps on threads, from one event loop.
+    """The threads that run login steps. Client addresses are served in turn. Must be used on one event loop.
 
-    After a failed login, the response is delayed and the address is blocked for `failed_delay_s` seconds.
+    After a failed login, the response is delayed by `failed_delay_s` seconds. During this time, no other login step of
+    the same address starts.
     """
 
     def __init__(self, failed_delay_s: float, threads: int = THREADS) -> None:
@@ -61,7 +62,7 @@ class LoginTurns:
         return await asyncio.shield(asyncio.ensure_future(self._work(address, step, has_failed)))
 
     def close(self) -> None:
-        """Start no further steps. Does not wait for those in progress."""
+        """Start no further steps. Does not wait for steps in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:

@@ -65,7 +65,10 @@ class SaslState(Enum):
 
 
 class SaslStep(NamedTuple):
-    """The response to a SaslAuthenticate; `auth_bytes` is the mechanism's message to the client."""
+    """The result of a login step: the fields of the SaslAuthenticate response.
+
+    `auth_bytes` is the SASL mechanism's message to the client. `session_lifetime_ms` is 0 if the session does not end.
+    """
 
     error_code: ErrorCode
     error_message: str | None = None
@@ -74,9 +77,9 @@ class SaslStep(NamedTuple):
 
 
 class SaslServer:
-    """Performs the login of one connection, and its reauthentications.
+    """The server side of one connection's login, and of its reauthentications.
 
-    `max_reauth_ms` is Kafka's `connections.max.reauth.ms`; 0 means that it does not limit sessions.
+    `max_reauth_ms` is Kafka's `connections.max.reauth.ms`, the longest session in ms. 0 means no limit.
 
     Attributes:
         principal: `User:<name>` once the client is authenticated, else None.
@@ -97,7 +100,7 @@ class SaslServer:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in. During a reauthentication, the value remains True."""
+        """Whether the client has logged in. The value remains True while the client reauthenticates."""
         return self.principal is not None and not self.has_failed
 
     @property
@@ -131,7 +134,7 @@ class SaslServer:
         return api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
     def handle_request(self, request: Request[ApiMessage], now_ms: int) -> ApiMessage:
-        """Return the response to a SaslHandshake or SaslAuthenticate, as kafka-python's message."""
+        """Process a SaslHandshake or SaslAuthenticate, and return the response as kafka-python's message."""
         body = request.body
         if isinstance(body, SaslHandshakeRequest):
             code = self.choose_mechanism(body.mechanism, request.version, now_ms)
@@ -146,16 +149,18 @@ class SaslServer:
         )
 
     def handle_bare_message(self, message: bytes, now_ms: int) -> bytes:
-        """Return the response to a SASL message that is not wrapped in a request (after SaslHandshake v0).
+        """Process a SASL message that is not wrapped in a request, and return the response.
 
-        If `has_failed` is True after the call, the response must not be sent.
+        Clients send such messages after SaslHandshake v0. If `has_failed` is True after the call, the response must not
+        be sent.
         """
         return self.authenticate(message, now_ms).auth_bytes
 
     def choose_mechanism(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
-        """Start a login with the mechanism that the client has chosen. Returns the error code, or NONE.
+        """Start a login or reauthentication with the mechanism that the client has chosen in a SaslHandshake.
 
-        If the mechanism is unknown, the client may choose another one.
+        Returns NONE if it has started, else the error code. After an unknown mechanism, the client may choose another
+        one. `version` is that of the SaslHandshake.
         """
         if self.state is SaslState.AUTHENTICATED:
             return self._reauthenticate(mechanism, version, now_ms)
@@ -204,7 +209,7 @@ class SaslServer:
         return ErrorCode.NONE
 
     def _succeeded(self, principal: str, answer: ExchangeStep, now_ms: int) -> SaslStep:
-        """Complete the login. Raises LoginRejectedError if a reauthentication changes the principal."""
+        """Complete the login and return the response. Raises LoginRejectedError if the principal has changed."""
         if self.principal not in (None, principal):
             message = "The principal must not change when a client reauthenticates."
             raise LoginRejectedError(message, f"a client of {self.principal} tried to reauthenticate as {principal}")

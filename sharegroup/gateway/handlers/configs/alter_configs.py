@@ -67,10 +67,11 @@ class IncrementalAlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-        """Alter each resource separately. Either all changes of a resource are applied or none.
+        """Alter each resource separately. Either all changes of a resource are applied or none, with one exception.
 
-        Exception: if a group's configs are stored by the job and by the upstream, the upstream first validates its
-        changes. If it fails after that, only the job's changes are applied.
+        A request may change configs of a group that the job stores and others that the upstream stores. The upstream
+        validates its changes before the job applies its own. If the upstream fails later, only the job's changes are
+        applied.
         """
         body = request.body
         forwarded, outcomes = self.split_forwarded(request.caller, body.resources)
@@ -86,9 +87,9 @@ class IncrementalAlterConfigs:
         return alter_response(IncrementalAlterConfigsResponse, outcomes)
 
     def split_forwarded(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
-        """Return (resources that the upstream must alter, errors of resources that are rejected).
+        """Return (resources that the upstream must alter, {(type, name): error} of resources that are rejected).
 
-        Both parts of the result exclude groups.
+        Both exclude groups.
         """
         forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
@@ -129,7 +130,7 @@ class IncrementalAlterConfigs:
         configs: list[_Change],
         validate_only: bool,
     ) -> None:
-        """Alter those configs of a group that the upstream stores, not the job.
+        """Alter `configs` of a group at the upstream, which stores them. With `validate_only`, only validate changes.
 
         Raises RequestError if the upstream returns an error.
         """
@@ -140,7 +141,10 @@ class IncrementalAlterConfigs:
             raise RequestError(_code(code), message or "")
 
     async def _refresh_configs(self) -> None:
-        """Read the configs again, so that this gateway uses the new values before it responds."""
+        """Read the group configs from the tables, so that this gateway uses the new values before it responds.
+
+        If the tables cannot be read, the new values are used after the next regular refresh.
+        """
         try:
             await self._configs.refresh()
         except RequestError:
@@ -148,7 +152,7 @@ class IncrementalAlterConfigs:
 
 
 def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
-    """Return a response of the class `response` with the results in `outcomes`."""
+    """Return a response of the class `response`. `outcomes` is {(type, name) of a resource: (error code, message)}."""
     found = response.AlterConfigsResourceResponse
     return response(
         throttle_time_ms=0,
@@ -162,7 +166,10 @@ def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigR
 def audit_changes(
     caller: Caller, resources: Iterable[AlteredResource], outcomes: Mapping[Resource, ConfigResult]
 ) -> None:
-    """Write each altered resource to the audit log, with the names but not the values (passwords) of its configs."""
+    """Write each resource of a request to the audit log, with its error code and the names of its changed configs.
+
+    The values of the configs are not written, because they may be passwords.
+    """
     for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)

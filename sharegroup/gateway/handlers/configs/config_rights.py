@@ -1,4 +1,7 @@
-"""Determines the ACL resource that a caller needs for configs: the group, the topic or the cluster (as in Kafka)."""
+"""Checks whether a caller may access configs.
+
+As in Kafka, the right on the group, on the topic or, for all other configs, on the cluster is required.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +14,7 @@ _OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
 
 
 def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
-    """Return the ACL resource (type, name) that protects the configs of `item`."""
+    """Return the (type, name) of the ACL resource on which the configs of `item` require a right."""
     if item.resource_type in _OWN_RESOURCES:
         return _OWN_RESOURCES[item.resource_type], item.resource_name
     return acl.Resource.CLUSTER, acl.CLUSTER_NAME
@@ -20,9 +23,9 @@ def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
 def config_rejection(
     need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: NamedResource
 ) -> ConfigResult | None:
-    """Return an error if the caller may not access the configs of `item`, else None.
+    """Return (error code, message) if the caller may not access the configs of `item`, else None.
 
-    `need` raises RequestError if the caller lacks the right on an ACL resource, which is passed as type and name.
+    `need(caller, type, name)` raises RequestError if the caller lacks the right on the ACL resource (type, name).
     """
     try:
         need(caller, *config_acl_resource(item))

@@ -1,7 +1,7 @@
-"""Handles DescribeConfigs: group configs `share.*` from tables and configuration file, others from the upstream.
+"""Handles DescribeConfigs: returns the configs of share groups from the job, and all others from the upstream.
 
-The broker configs `group.share.*` are returned with the job's values. The upstream's values would apply only to the
-upstream's own share groups.
+The group configs `share.*` come from the job's tables and configuration file. The broker configs `group.share.*` are
+returned with the job's values. The upstream's values would apply only to the upstream's own share groups.
 """
 
 import logging
@@ -68,10 +68,12 @@ class DescribeConfigs:
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """Replace the configs `group.share.*` in `found`, the upstream's result for a broker, by those of the job.
+        """Replace the configs `group.share.*` in `found` by those of the job, and return `found`.
 
-        A resource without a name stands for the dynamic default configs of all brokers. Its result gets no configs of
-        the job, because these are not dynamic.
+        `found` is the upstream's result for a broker. A result with an error is returned unchanged.
+
+        A resource without a name stands for the dynamic default configs of all brokers. The configs `group.share.*` are
+        only removed from its result, because the job's configs are not dynamic.
         """
         if found.error_code:
             return found
@@ -114,7 +116,7 @@ class DescribeConfigs:
             results = await self._upstream.describe(request.caller.node_id, [upstream], request.body, request.version)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "describing group %(group)s without the upstream's configs; the broker is not available: %(error)s",
+                "described group %(group)s without its upstream configs; the broker is not available: %(error)s",
                 LogFields(group=resource.resource_name, error=error),
             )
             return []

@@ -44,7 +44,10 @@ class AlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-        """Alter each resource separately. Either all configs of a resource are applied or none."""
+        """Alter each resource separately. Either all configs of a resource are applied or none.
+
+        For groups, there is one exception (see `IncrementalAlterConfigs.__call__`).
+        """
         body = request.body
         forwarded, outcomes = self._incremental.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
@@ -71,7 +74,7 @@ class AlterConfigs:
         return results_of(response)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
-        """Return {group: names of its configs that are set at the upstream}."""
+        """Return {group id: names of the group's configs that are set at the upstream}."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
         resources = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]

@@ -1,4 +1,4 @@
-"""Handles ListConfigResources (KIP-1142): groups with configs in the tables, and the resources of the upstream."""
+"""Handles ListConfigResources (KIP-1142): returns groups with configs in the job's tables, and upstream resources."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""Handles AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932) with a request row to the job.
+"""Handles AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932) by sending a request row to the job.
 
-The row contains only the topics that the caller may read. Either the whole request is rejected, or each share-partition
-(for deletes, each topic) has its own error.
+The row contains only the topics that the caller may read. If the whole request is rejected, the response has one error.
+Otherwise, it has an error code for each share-partition (AlterShareGroupOffsets) or topic (DeleteShareGroupOffsets).
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,7 +96,10 @@ class AlterShareGroupOffsets(_OffsetChange):
         return topic_errors([*errors, *rejected], known)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
-        """Return {name: current topic}. The metadata is refreshed if a partition is unknown, as it may be new."""
+        """Return {name: current topic} for the topics in `offsets`, without topics that do not exist.
+
+        If a partition is unknown, it may be new. The metadata is then refreshed first.
+        """
         names = {offset.topic for offset in offsets}
         known = await self._cluster.newest_topics(names)
         if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
@@ -123,14 +126,21 @@ class DeleteShareGroupOffsets(_OffsetChange):
 
 
 def _topic_error(topic: Any) -> int:
-    """Return the error code of a topic in a response, or the first error code of its partitions; 0 without errors."""
+    """Return the error code of a topic in a response; 0 if there is no error.
+
+    If the partitions of the topic have their own error codes, return the first one that is not 0.
+    """
     if isinstance(topic, _DeletedTopic):
         return int(topic.error_code)
     return next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
 
 
 def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[DataContainer]:
-    """Group the results of share-partitions by topic, and return the topics of the response."""
+    """Return the topics of an AlterShareGroupOffsets response.
+
+    `errors` contains the result of each share-partition, with error code 0 for a success. `known` is {name: topic}. A
+    topic that is not in `known` gets the id of all zeros.
+    """
     topics: dict[str, list[PartitionError]] = {}
     for error in errors:
         topics.setdefault(error.topic, []).append(error)

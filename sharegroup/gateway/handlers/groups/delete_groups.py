@@ -1,6 +1,6 @@
-"""Handles DeleteGroups: deletes our share groups with a request row to the job, and other groups at the upstream.
+"""Handles DeleteGroups: deletes the job's share groups with request rows to the job, and other groups at the upstream.
 
-The upstream may have share groups of its own. These are not deleted.
+The upstream may have share groups of its own. These are not deleted. Their error is GROUP_ID_NOT_FOUND.
 """
 
 from collections.abc import Iterable
@@ -81,7 +81,7 @@ class DeleteGroups:
         return codes
 
     async def _share_groups(self, node_id: int) -> set[str]:
-        """Return the ids of the upstream's own share groups."""
+        """Return the ids of the broker's own share groups. Brokers that cannot list groups by type have none."""
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
         if highest < TYPES_VERSION:
             return set()

@@ -95,7 +95,10 @@ class DescribeShareGroupOffsets:
 def partitions_to_describe(
     requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """Return `requested` as {topic: partitions}. If it is None, return all partitions that have offsets."""
+    """Return {topic: partitions to describe}: those in `requested`, or all in `offsets` if `requested` is None.
+
+    `requested` contains (topic, partitions) pairs.
+    """
     if requested is None:
         requested = [(row.topic, (row.partition,)) for row in offsets]
     partitions_of: dict[str, list[int]] = {}

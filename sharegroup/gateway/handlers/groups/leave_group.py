@@ -3,9 +3,9 @@
 The gateway removes the members that the request names, as Kafka does for removeMembersFromConsumerGroup (KIP-345).
 
 A request whose only member has neither an id nor a name requests a rebalance (`invoke_consumer_rebalance`): static
-members that have left temporarily are removed, and the assignor runs. This is an extension of this project. No Kafka
+members without a running process are removed, and the assignor runs. This is an extension of this project. No Kafka
 client sends such a request, and Kafka's coordinators would respond that the member is unknown. KIP-345 originally
-proposed a separate request for a rebalance. It required Read on the group, as joining does, and so does this request.
+proposed a separate request for a rebalance, which required Read on the group. LeaveGroup requires the same right.
 """
 
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
@@ -50,9 +50,11 @@ class LeaveGroup:
         return response
 
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
-        """Remove these members, and return each with its error.
+        """Remove `members` from a group, and return each of them with its error code.
 
-        If `members` contains only `ALL_AWAY`, remove and return all static members that have left temporarily.
+        If `members` contains only `ALL_AWAY`, remove and return all static members without a running process. These
+        have left for a restart, or have sent no heartbeat for `share.session.timeout.ms`.
+
         Otherwise, the result repeats the member id and group instance id of each member in the request, because clients
         use them to find the error of a member.
         """

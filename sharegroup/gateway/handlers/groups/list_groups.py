@@ -1,7 +1,8 @@
 """Handles ListGroups: lists the job's share groups, and all groups of the upstream except share groups.
 
 Each port of the gateway stands for one broker. A client sends the request to every broker and merges the responses, so
-each share group is listed on one port only. To clients, the standby port is one more broker. It lists no groups.
+each share group is listed on one port only. Clients of another gateway receive the standby port as one more broker. It
+lists no groups.
 """
 
 import hashlib
@@ -107,12 +108,15 @@ class ListGroups:
         ]
 
     async def _brokers(self, node_id: int) -> Collection[int]:
-        """Return the ids of the active brokers, including `node_id`."""
+        """Return the ids of the active brokers, including `node_id`.
+
+        If broker `node_id` does not respond, return the ids of the last known brokers instead.
+        """
         try:
             response = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "listing share groups by the last known brokers, because broker %(broker)d is not available: %(error)s",
+                "used the last known brokers to list share groups; broker %(broker)d is not available: %(error)s",
                 LogFields(broker=node_id, error=error),
             )
             return self._cluster.node_ids
@@ -130,10 +134,10 @@ def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
 def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
     """Return the upstream's groups that the client requests, without the upstream's own share groups.
 
-    The groups are filtered here because the upstream may not support filters by state and type.
+    The groups are filtered here, because the upstream may not support filters by state and type.
 
-    `version` is the version of the response. Before version 5, it contains only classic groups. Before version 4, it
-    contains no states.
+    `version` is the version of the upstream's response. Before version 5, it contains only classic groups, so their
+    type is set to `classic`. Before version 4, it contains no states, so the states are set to the empty string.
     """
     kept = []
     for row in rows:

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long a heartbeat waits until its row is durable, in seconds. It must be less than the 5 s for which Kafka's own
-#: clients wait when they close, because a client sends its leave only after the response to its previous heartbeat.
+#: How long a heartbeat waits until its row is durable, in seconds. A client sends its leave only after the response to
+#: its previous heartbeat. Kafka's own clients wait 5 s for this when they close, so the value must be below 5 s.
 DURABLE_S = 4.0
 #: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
@@ -59,11 +59,13 @@ class ShareGroupHeartbeat:
         self._acknowledgements, self._open_leaves = acknowledgements, leaves
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
         self._outages = OutageLogs(logger, "heartbeats of members fail", "heartbeats of members succeed again")
-        #: Futures of rows that were not durable in time. These rows may still be appended.
+        #: {member: future of its row that was not durable in time}. Such a row may still be appended.
         self._not_durable: dict[SessionKey, asyncio.Future[int]] = {}
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
-        """Send the request to the job and return its response.
+        """Send the request to the job and return the job's response.
+
+        A leave is usually answered before the job has processed it (`_leave`).
 
         While the job is unavailable or loading, the member gets a retriable error: COORDINATOR_NOT_AVAILABLE or
         COORDINATOR_LOAD_IN_PROGRESS.
@@ -140,7 +142,7 @@ class ShareGroupHeartbeat:
         if earlier is not None:
             await asyncio.wait({earlier}, timeout=DURABLE_S)
             if not earlier.done():
-                raise NotDurableError("the previous heartbeat is not durable yet", earlier)
+                raise NotDurableError("the row of the previous heartbeat is not durable yet", earlier)
         try:
             return await self._job.ask(row, DURABLE_S)
         except NotDurableError as error:
@@ -149,7 +151,10 @@ class ShareGroupHeartbeat:
             raise
 
     def _on_sent(self, process: SessionKey, sent: asyncio.Future[int]) -> None:
-        """Remove a row whose outcome is known. Retrieve its exception, because nothing else awaits the future."""
+        """Remove the row of a member from `_not_durable`, because its outcome is known now.
+
+        Retrieve the exception of `sent`, because nothing else awaits this future.
+        """
         self._not_durable.pop(process, None)
         if not sent.cancelled():
             sent.exception()
@@ -171,7 +176,7 @@ class ShareGroupHeartbeat:
         except BaseException as error:
             self._job.unsubscribe(row.id)
             if isinstance(error, TimeoutError):
-                raise JobUnavailableError(f"the leave was not durable within {DURABLE_S:g} s") from None
+                raise JobUnavailableError(f"the row of the leave was not durable within {DURABLE_S:g} s") from None
             raise
         self._open_leaves.add(row.group_id, asyncio.ensure_future(self._wait_until_processed(row.id, processed)))
         return HeartbeatResponse(
@@ -179,18 +184,18 @@ class ShareGroupHeartbeat:
         )
 
     async def _wait_until_processed(self, request_id: str, processed: asyncio.Future[None]) -> None:
-        """Wait up to `LEAVE_PATIENCE_S` for the job's response to a leave."""
+        """Wait until the job has responded to a leave, for up to `LEAVE_PATIENCE_S`. Ignore a later response."""
         try:
             await asyncio.wait_for(processed, LEAVE_PATIENCE_S)
         except TimeoutError:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """Return the member's lease, which the job's response will extend.
+        """Return the member's lease, which the job's response will extend. Must be called before `row` is sent.
 
-        A lease is the time until which a member is certainly in its group. A leave ends the lease before the row of the
-        leave is sent, because the job may process this row at any time. A static member has no lease, because its next
-        process may join through any gateway at any time. For a leave or a static member, returns a new, unused lease.
+        A lease is the time until which a member is certainly in its group. If `row` is a leave, this method ends the
+        lease, because the job may process the row at any time. A static member has no lease, because its next process
+        may join through any gateway at any time. For a leave or a static member, the result is a new, unused lease.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
@@ -217,9 +222,9 @@ class ShareGroupHeartbeat:
 
 
 def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Convert the job's response to Kafka's. The result has the id that the member sent in its request (`member_id`).
+    """Convert the job's response to Kafka's. The result contains `member_id`, the id in the member's request.
 
-    The job's response has another id if the member is static.
+    The job's response contains another id if the member is static.
     """
     message = ShareGroupHeartbeatResponse
     assignment = None

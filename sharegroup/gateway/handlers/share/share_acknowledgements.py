@@ -21,7 +21,8 @@ class ShareAcknowledgements:
     """Sends acknowledgements to the job, separately for each partition.
 
     The outcome of an acknowledgement can be known when its row is durable, before the job has processed the row. This
-    requires that the locks and the member's lease are valid for at least `margin_ms` (`MemberPartition.acknowledge`).
+    requires that the locks of the records and the member's lease are valid for at least `margin_ms` more
+    (`MemberPartition.acknowledge`).
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class ShareAcknowledgements:
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
         """Send the acknowledgements of each partition to the job. Return {partition: future with the outcome}.
 
-        If a partition cannot be acknowledged, its outcome is an error. Outcomes complete even if nothing awaits them.
+        If a partition cannot be acknowledged, its outcome is an error. Records that the client marks as unused are
+        returned to the job instead. Outcomes complete even if nothing awaits them.
         """
         self._sessions.get_served(session)
         now_ms, margin_ms = self._job.now_ms(), self._margin_ms
@@ -77,8 +79,8 @@ class ShareAcknowledgements:
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
         """Return the member's lease, or an invalid lease if the caller's node is not the leader of the partition.
 
-        In the second case, another gateway may serve the member for this partition, so only the job can decide whether
-        the acknowledgements are accepted.
+        If it is not the leader, another gateway may serve this partition to the member. Only the job can then decide
+        whether the acknowledgements are accepted.
         """
         return self._leases.get(*session.key) if leader.node_id == caller.node_id else Lease()
 

@@ -35,8 +35,9 @@ RECORD_LIMIT = 1
 class ShareApis:
     """The handlers of ShareFetch and ShareAcknowledge. `sessions` contains the share sessions of the members.
 
-    `security` raises RequestError if the caller lacks a right. If `tail_connections` is not None, offsets after the end
-    of the log are reserved for waiting members. These connections are used only to read records at reserved offsets.
+    `security` raises RequestError if the caller lacks a right. `tail_connections` are used only to read records at
+    reserved offsets, that is, at offsets after the end of the log that are reserved for waiting members. If it is None,
+    no offsets are reserved.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ShareApis:
 
     @property
     def has_reservations(self) -> bool:
-        """Whether offsets are reserved for members or will be reserved soon."""
+        """Whether `upkeep` has work for reservations, for example because a member waits or has recently waited."""
         return self._reserved is not None and self._reserved.needs_upkeep
 
     @property
@@ -78,13 +79,16 @@ class ShareApis:
         return 0 if self._reserved is None else self._reserved.reserved_records
 
     def upkeep(self) -> None:
-        """Return unused reservations, and records that members do not fetch in time, to the job."""
+        """Give back to the job the records that members do not fetch in time, and unused reservations.
+
+        Also reserve more offsets for waiting members, and renew the leases. Must be called regularly.
+        """
         self.sessions.upkeep()
         if self._reserved is not None:
             self._reserved.upkeep()
 
     def drain(self) -> None:
-        """Stop delivering records, because the gateway is shutting down."""
+        """Stop delivering records, and return undelivered ones to the job, because the gateway is shutting down."""
         if self._reserved is not None:
             self._reserved.close()
         self.sessions.drain()
@@ -98,7 +102,7 @@ class ShareApis:
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
-        """Handle a ShareFetch: send its acknowledgements to the job, and return records and outcomes."""
+        """Handle a ShareFetch: send its acknowledgements to the job, and return their outcomes and new records."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners)
         acknowledgements = acknowledgements_of(body.topics)
@@ -184,9 +188,11 @@ class ShareApis:
     ) -> None:
         """Add records to the response until it has at least MinBytes, or MaxWaitMs have passed.
 
-        With MinBytes 0, each partition's records are requested from the job once, and the response contains those that
-        the job acquires, possibly none. The wait also ends when the gateway shuts down, or when this node can no longer
-        serve a partition, because the response must then contain the partition's error.
+        With MinBytes 0, each partition's records are requested from the job once. The response then contains the
+        records that the job acquires, possibly none.
+
+        The wait also ends when the gateway shuts down, or when this node can no longer serve one of the partitions. The
+        response must contain the error of this partition.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -223,7 +229,9 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add buffered records within the limits of the request. Skip partitions that already have records in it.
+        """Add buffered records to the response, within the limits of the request.
+
+        Skip partitions whose records are already in the response.
 
         `may_wait` is True if the fetch may wait until a partly acquired record batch has been acquired completely.
         """

@@ -43,7 +43,10 @@ class _Leaders:
         return leader.node_id, leader.epoch
 
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
-        """Return the NodeEndpoints of the response: the gateway's addresses of the leaders that `of` returned."""
+        """Return the NodeEndpoints of the response.
+
+        They list each leader that the method `of` has returned, with the gateway's address for this leader.
+        """
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
@@ -137,9 +140,10 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self.byte_count += found.slice.byte_count
 
     def remove_late_records(self, is_too_late: Callable[[TopicIdPartition, PartitionRecords], bool]) -> None:
-        """Remove the records of partitions for which `is_too_late` returns True: their locks have nearly expired.
+        """Remove the records of each partition for which `is_too_late(partition, records)` is True.
 
-        `is_too_late` must also return these records to the job.
+        `is_too_late` returns whether the locks of the records have nearly expired. If so, it must also give the records
+        back to the job.
         """
         for key, found in list(self._records.items()):
             if is_too_late(key, found):
@@ -150,8 +154,8 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     def build(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """Return the response.
 
-        Its AcquisitionLockTimeoutMs is the time from `now_ms` until the first lock of the returned records expires. If
-        there are no records, it is `lock_timeout_ms`.
+        Its AcquisitionLockTimeoutMs is the time from `now_ms` until the first lock of its records expires. Without
+        records, it is `lock_timeout_ms`.
         """
         keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}

@@ -73,7 +73,7 @@ def test_a_plan_of_several_groups_is_filtered(tmp_path: Path) -> None:
 def test_an_invalid_line_of_a_plan_is_rejected(tmp_path: Path, line: str) -> None:
     path = tmp_path / "plan.csv"
     path.write_text(f"t,0,0\n{line}\n")
-    with pytest.raises(CommandError, match="line 2: not topic,partition,offset"):
+    with pytest.raises(CommandError, match="line 2: the row is not topic,partition,offset"):
         read_plan(path, "g")
 
 

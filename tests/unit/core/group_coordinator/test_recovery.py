@@ -155,8 +155,8 @@ def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
 def test_dump_of_another_format_is_rejected() -> None:
     content = stable().group.dump()
     told = (
-        "group orders-readers: the checkpoint of the query group_coordinator has state of format 99, this job reads 1: "
-        "remove that checkpoint, and the job recovers from the tables"
+        "group orders-readers: the checkpoint of the query group_coordinator has state of format 99, but this job "
+        "reads format 1: remove that checkpoint, and the job recovers from the tables"
     )
     with pytest.raises(ValueError, match=told):
         ShareGroup.restore(GROUP, {**content, "version": 99})

@@ -191,7 +191,7 @@ def test_a_new_name_may_bring_its_id_but_not_another_members() -> None:
 @pytest.mark.parametrize("epoch", [0, 3, -1])
 def test_the_id_of_a_static_member_is_of_no_use_without_its_name(epoch: int) -> None:
     driver, member_id = stable()
-    told = f"Member {member_id} is not the member of group instance id None."
+    told = f"Member {member_id} does not belong to group instance id None."
     row = request(member_id, epoch, ["orders"], incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
 

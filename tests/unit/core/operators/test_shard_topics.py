@@ -144,8 +144,8 @@ def test_log_that_ends_below_acquired_offsets_is_a_new_topic(reset: str, start_o
         },
         responses=[answered("fetch", "f2", "m2")],
         notes=[
-            "share-partition orders-0 of group g: the log ends at 8, below the acquired offset 10; it is treated as "
-            f"the log of a new topic under the same name and read from {start_offset}"
+            "share-partition orders-0 of group g: the log ends at 8, but the acquired records end at 10. The "
+            f"job treats it as the log of a new topic of the same name and reads it from {start_offset}"
         ],
         deadline_ms=T0 + 10 + REWRITE_MS,
     )

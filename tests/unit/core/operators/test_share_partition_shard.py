@@ -171,7 +171,7 @@ def test_disabled_renewal_is_rejected_as_in_kafka_and_marked() -> None:
             "offsets 0..9 are held by another member",
         ),
         (acknowledge("a", (5, 4, 1)), ErrorCode.INVALID_REQUEST, "first offset 5 is after last offset 4"),
-        (acknowledge("a", (0, 9, 9)), ErrorCode.INVALID_REQUEST, "unknown acknowledge type 9"),
+        (acknowledge("a", (0, 9, 9)), ErrorCode.INVALID_REQUEST, "there is no acknowledge type 9"),
         (acknowledge("a", (5, 12, 1)), ErrorCode.INVALID_REQUEST, "5..12 reaches past the records in flight"),
         (unacquire("a", 0, 3, member="m2"), ErrorCode.INVALID_RECORD_STATE, "offsets 0..3 are held by another member"),
     ],
@@ -599,7 +599,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 
 def test_state_of_another_format_is_rejected() -> None:
-    with pytest.raises(ValueError, match="format 99, this job reads 1: remove the checkpoint"):
+    with pytest.raises(ValueError, match="format 99, but this job reads format 1: remove the checkpoint"):
         SharePartitionOperator(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
 

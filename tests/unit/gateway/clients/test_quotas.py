@@ -104,7 +104,7 @@ def test_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("alice: 5", "must be a list of entries"),
+        ("alice: 5", "the file must be a list of entries"),
         ("- [", "cannot be read"),
         ("- {request_rate: 5}", "entry 1: Value error, an entry must have user or client-id"),
         ("- {user: a}", "entry 1: Value error, an entry must have consumer_byte_rate or request_rate"),

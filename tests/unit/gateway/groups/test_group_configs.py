@@ -82,7 +82,7 @@ def test_there_are_no_configs_before_a_job_has_run(tmp_path: Path, caplog: pytes
 
     assert asyncio.run(read()) == [(), {}, {}, {}]
     assert [record.getMessage() for record in caplog.records] == [
-        f"no tables in {tmp_path / 'tables'}: no job has run yet, or tables.path is wrong"
+        f"there are no tables in {tmp_path / 'tables'}: no job has run yet, or tables.path is wrong"
     ]
 
 

@@ -84,7 +84,7 @@ def test_size_of_a_decoded_request_is_limited_except_records() -> None:
     security = alice_may("All topic *")
     long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
     assert admit(security, memoryview(long_name)).frame is not None
-    with pytest.raises(MalformedRequestError, match="Fetch of"):
+    with pytest.raises(MalformedRequestError, match="Fetch request has"):
         admit(security, memoryview(fetch(ORDERS).tobytes() + bytes(MAX_READ_BYTES)))
 
 

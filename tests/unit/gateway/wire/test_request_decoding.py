@@ -118,7 +118,7 @@ def test_too_many_elements_are_rejected_before_they_are_created(monkeypatch: pyt
     header = b"\0\x03\0\x09\0\0\0\7\xff\xff\0"
     topic, end = b"\2a\0", b"\0\0\0\0"
     assert len(decode(MetadataRequest, header + varint(1_001) + topic * 1_000 + end).topics) == 1_000
-    with pytest.raises(MalformedRequestError, match="more than 1000 elements"):
+    with pytest.raises(MalformedRequestError, match="the limit of 1000 elements is exceeded"):
         decode(MetadataRequest, header + varint(1_002) + topic * 1_001 + end)
 
 
