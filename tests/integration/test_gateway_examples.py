@@ -86,7 +86,7 @@ def test_handler_loop(gateway: GatewayProcess, group: Group, producer: KafkaProd
     log_path = tmp_path / "handler_loop.log"
     with LoggedProcess("the handler loop", command, log_path, environment=ENVIRONMENT) as program:
         wait_until(lambda: len(numbers_in(log_path)) == 30, "the numbers are handled", TIMEOUT_S)
-        wait_until(lambda: log_path.read_text().count("rejected ") == 50, "the others are rejected", TIMEOUT_S)
+        wait_until(lambda: log_path.read_text().count(" was rejected: ") == 50, "the others are rejected", TIMEOUT_S)
         assert program.terminate() == 0, program.log_tail()
     assert group.await_finished().outcomes == {"accepted": 30, "rejected": 50}
 
