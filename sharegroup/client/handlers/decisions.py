@@ -46,7 +46,7 @@ def log_failure(record: Record[Any], error: BaseException) -> None:
     """Log why a record was not processed. A `Release` is not logged."""
     name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
     if isinstance(error, Reject):
-        logger.warning("record %(resource)s was rejected: %(error)s", LogFields(resource=name, error=error))
+        logger.warning("the record %(resource)s was rejected: %(error)s", LogFields(resource=name, error=error))
     elif not isinstance(error, Release):
         logger.error("the handler failed to process the record %(resource)s", LogFields(resource=name), exc_info=error)
 
