@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 
 import psutil
 import pytest
@@ -22,10 +23,20 @@ from sharegroup.storage.writing.versioned_table import Upkeep
 from tests.tables.job_tables import batch, rows, start
 
 DAY_MS = 86_400_000
+#: A limit in seconds for a process of low priority on a busy machine.
+LIMIT_S = 300
+#: Fewer than the 15 conflicts after which delta-rs gives up a commit, so that no upkeep of these tests can starve.
+BATCHES_BESIDE_UPKEEP = 10
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
+def ends() -> SimpleQueue[bool]:
+    """For each upkeep that has ended, whether it failed."""
+    return SimpleQueue()
+
+
+@pytest.fixture
+def process(tmp_path: Path, ends: SimpleQueue[bool]) -> Iterator[UpkeepProcess]:
     made = UpkeepProcess(
         {
             "tables_path": str(tmp_path),
@@ -34,7 +45,8 @@ def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
             "local_versions": 1_000,
             "local_sync": True,
             "log_retention_ms": 36_500 * DAY_MS,
-        }
+        },
+        ended=lambda _, failed: ends.put(failed),
     )
     yield made
     made.close()
@@ -77,18 +89,20 @@ def child() -> psutil.Process | None:
     return next((each for each in running if "sharegroup.storage.upkeep.upkeep_worker" in each.cmdline()), None)
 
 
-def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, process: UpkeepProcess) -> None:
-    steps = committed(tmp_path, 20)
+def test_the_process_merges_files_while_batches_are_committed(
+    tmp_path: Path, process: UpkeepProcess, ends: SimpleQueue[bool]
+) -> None:
+    steps = committed(tmp_path, 1)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
+    ends.get(timeout=LIMIT_S)  # from now on, the process runs
+    batch_id = 0
     log = DeltaTable(str(tmp_path / "delivery_log"))
-    batch_id, pause_s = 19, 0.1
     while not is_compacted(log):
-        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())  # a conflict with a batch is retried
-        batch_id += 1
-        steps.commit(batch(batch_id, offset=batch_id))
-        # The pace of a job, not a condition. It decreases, because the process has a low priority: on a busy machine it
-        # loses every race against a fast job.
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.1, 10.0)
+        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
+        for _ in range(BATCHES_BESIDE_UPKEEP):
+            batch_id += 1
+            steps.commit(batch(batch_id, offset=batch_id))
+        ends.get(timeout=LIMIT_S)
     steps.commit(batch(batch_id + 1, offset=batch_id + 1))
 
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(batch_id + 2)]
@@ -118,7 +132,8 @@ def test_tables_of_another_leader_get_no_upkeep(
     steps = committed(tmp_path, 4)
     start(tmp_path)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
-    await_true(lambda: "for leader epoch 1 was cancelled: the table now has leader epoch 2" in caplog.text)
+    told = "upkeep of share_group_state for leader epoch 1 was cancelled: the table now has leader epoch 2"
+    await_true(lambda: told in caplog.text)
     assert files(tmp_path, "share_group_state") == 4
 
 
