@@ -146,11 +146,16 @@ def _problems(output: list[str]) -> str:
     return "".join(line for line in output[start:] if line.strip(" .\t\n"))
 
 
+def pyspark_directory() -> Path | None:
+    """Return the directory of the installed PySpark, or None if there is none."""
+    spec = importlib.util.find_spec("pyspark")  # not imported, because an import takes a second
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
 def _ivy_jar() -> Path:
-    pyspark = importlib.util.find_spec("pyspark")  # not imported, because an import takes a second
-    for place in (pyspark.submodule_search_locations or []) if pyspark else []:
-        for jar in Path(place, "jars").glob("ivy-*.jar"):
-            return jar
+    pyspark = pyspark_directory()
+    for jar in (pyspark / "jars").glob("ivy-*.jar") if pyspark is not None else ():
+        return jar
     raise JarsError("the Ivy JAR, which is part of pyspark, is missing. Run `make setup` to install it")
 
 

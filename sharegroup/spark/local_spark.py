@@ -46,6 +46,13 @@ def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, 
         arguments += ["--conf", f"{key}={value}"]
     return {
         "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
+        **python_environment(),
+    }
+
+
+def python_environment() -> dict[str, str]:
+    """Return environment variables for PySpark's driver and workers: this process's Python, and its SPARK_HOME."""
+    return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_HOME": str(find_spark_home()),

@@ -50,7 +50,7 @@ def build_session(
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark defaults to the python3 on the PATH
-        os.environ.setdefault("SPARK_HOME", str(find_spark_home()))
+        os.environ["SPARK_HOME"] = str(find_spark_home())
         builder = builder.master(master)
     paths = [str(path) for path in jars]
     if paths:

@@ -8,11 +8,10 @@ miss the 10 s in which Spark expects it to connect.
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 from pathlib import Path
 
-from sharegroup.spark.jars import cache_directory
+from sharegroup.spark.jars import cache_directory, pyspark_directory
 
 
 def find_spark_home() -> Path:
@@ -24,10 +23,9 @@ def find_spark_home() -> Path:
     """
     if own := os.environ.get("SPARK_HOME"):
         return Path(own)
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
+    installed = pyspark_directory()
+    if installed is None:
         raise ModuleNotFoundError("PySpark is not installed")
-    installed = Path(spec.origin).parent
     home = cache_directory() / "spark-home" / hashlib.sha256(os.fsencode(installed)).hexdigest()[:16]
     try:
         home.mkdir(parents=True, exist_ok=True)

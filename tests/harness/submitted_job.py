@@ -7,14 +7,12 @@
 (spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
 
-from sharegroup.spark.local_spark import local_settings
-from sharegroup.spark.spark_home import find_spark_home
+from sharegroup.spark.local_spark import local_settings, python_environment
 from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,15 +44,10 @@ class SubmittedJob(LoggedProcess):
         command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
-        python = {
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_HOME": str(find_spark_home()),
-        }
         super().__init__(
             "job",
             [*command, str(ROOT / script), *arguments],
             log_path,
-            environment={**python, **(environment or {})},
+            environment={**python_environment(), **(environment or {})},
             working_directory=working_directory,
         )

@@ -213,10 +213,7 @@ class CommitSteps:
         for writer in self._others:
             rows = None if writer.spec.name in self._lost else outbox["tables"].get(writer.spec.name)
             if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
-                logger.warning(
-                    "table %(table)s lacked rows of batch %(batch)d; they were written from the outbox",
-                    LogFields(batch=batch_id, table=writer.spec.name),
-                )
+                _log_completion(writer.spec.name, batch_id)
         for writer in self._growing:
             if writer.spec.name in self._lost:
                 continue
@@ -224,10 +221,7 @@ class CommitSteps:
             owed.append(DeferredBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
             owed = [batch for batch in owed if batch.rows]
             if owed and write_deferred(writer, owed, query_id, info["leader_epoch"]):
-                logger.warning(
-                    "table %(table)s lacked rows of batch %(batch)d; they were written from the outbox",
-                    LogFields(batch=batch_id, table=writer.spec.name),
-                )
+                _log_completion(writer.spec.name, batch_id)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
     def _complete_lost_batches(self) -> None:
@@ -386,6 +380,13 @@ class CommitSteps:
 
 def _stamped(batches: Iterable[LeaderBatch]) -> Write:
     return Write([row for epoch, batch in batches for row in stamp_batches([batch], epoch).rows])
+
+
+def _log_completion(table: str, batch_id: int) -> None:
+    logger.warning(
+        "table %(table)s lacked rows of batch %(batch)d; they were written from the outbox",
+        LogFields(batch=batch_id, table=table),
+    )
 
 
 def positions_in(info: Info | None) -> dict[int, int]:
