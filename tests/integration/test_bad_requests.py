@@ -108,7 +108,10 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
         for name in names:
             lacking = {key: value for key, value in row.items() if key != name} | {"id": client.next_id()}
             partition, offset = client.send_value(request_topic, json.dumps(lacking).encode(), b"any key")
-            line = f"in partition {partition} at offset {offset} of its request topic: INVALID_REQUEST: "
+            line = (
+                f"rejected the request in partition {partition} at offset {offset} of its request topic: "
+                "INVALID_REQUEST: "
+            )
             expected.append((lacking["id"], name, line))
         for request_id, name, logged in expected:
             response = client.await_response(request_id)

@@ -532,4 +532,4 @@ async def test_an_answer_that_is_none(
         assert "no answer about" in await problem_of(rows(appender, b"1")[0])
         await rows(appender, b"2")[0]
         assert broker.logs[0] == [b"2"]
-    assert "abandoned rows" in caplog.text
+    assert "the appender abandoned rows" in caplog.text

@@ -134,7 +134,8 @@ def test_a_higher_epoch_fences_permanently(tables: TableKind, spec: TableSpec) -
             commit(old, 1, 1)
     assert commit(new, 4, 0)
     with pytest.raises(
-        FencedLeaderError, match=f"upkeep of {spec.name} for leader epoch 1 was cancelled: the table now has .* 4"
+        FencedLeaderError,
+        match=f"upkeep of {spec.name} for leader epoch 1 was cancelled: the table now has leader epoch 4",
     ):
         upkeep(tables, spec, 1)
 

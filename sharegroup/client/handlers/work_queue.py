@@ -32,7 +32,7 @@ class Room(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no room left, in records or in bytes. The loop then fetches no more records."""
+        """Whether there is no room left, in records or in bytes. The loop then stops fetching records."""
         return self.records <= 0 or self.bytes <= 0
 
 

@@ -61,7 +61,7 @@ class Reassignments:
         self._is_closed = False
 
     def close(self) -> None:
-        """Pass no more records on, because the gateway is shutting down. All releases then go to the job."""
+        """Stop passing records on, because the gateway is shutting down. All later releases go to the job."""
         self._is_closed = True
 
     def on_wanted(self, key: SharePartitionKey) -> None:

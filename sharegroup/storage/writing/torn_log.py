@@ -210,14 +210,13 @@ def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
     batches = ", ".join(batch for entry in gone for batch in entry.batches)
     logger.warning(
         "table %(table)s: version %(lost_version)d is lost, probably by a power loss: %(error)s. The table continues "
-        "from version %(version)d. %(count)d log entries were renamed to *%(file)s%(detail)s",
+        "from version %(version)d. %(count)d log entries were renamed to *.torn%(detail)s",
         LogFields(
             table=table,
             lost_version=torn.version,
             error=torn.problem,
             version=torn.version - 1,
             count=len(gone),
-            file=_TORN,
             detail=f". They contained {batches}" if batches else "",
         ),
     )
