@@ -39,7 +39,7 @@ groups:
 _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 #: Spark uses one core. With two, it would start a second Python worker, whose imports take a second, and no record
 #: would arrive earlier.
-_MASTER = "local[1]"
+_MASTER = "local[1,4]"
 #: Texts that the job logs at its start, each with the stage that begins with it.
 _STAGES = (
     ("starting Spark", "Spark starts"),

@@ -83,7 +83,7 @@ class ShareGroupJobRun:
         name: str = "job",
         job: Mapping[str, Any] | None = None,
         group: Mapping[str, Any] | None = None,
-        master: str = "local[2]",
+        master: str = "local[2,4]",
         cells: Mapping[str, Any] | None = None,
         cell: str = NO_CELL,
         environment: Mapping[str, str] | None = None,

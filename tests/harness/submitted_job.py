@@ -34,7 +34,7 @@ class SubmittedJob(LoggedProcess):
         arguments: Sequence[str],
         log_path: Path,
         *,
-        master: str = "local[2]",
+        master: str = "local[2,4]",
         conf: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         working_directory: Path | None = None,

@@ -234,6 +234,7 @@ class SteadyLoad:
         def is_past(kind: str) -> bool:
             for loop in self._loops:
                 loop.check()
+            assert self._query.exception() is None, self._query.exception()
             if kind == "java":
                 lines = self._java.log_path.read_text(errors="replace").splitlines()
                 words = [line.split() for line in lines]

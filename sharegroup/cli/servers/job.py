@@ -14,6 +14,10 @@ from sharegroup.cli.options.config_option import load_or_exit
 if TYPE_CHECKING:
     from sharegroup.config import JobConfig
 
+#: All cores, and as many attempts for a task as on a cluster. Local Spark attempts a task once by default, and then one
+#: read that times out during a leader election restarts the query.
+_MASTER = "local[*,4]"
+
 
 def job(
     config: Annotated[Path, typer.Option(help="Configuration file.")],
@@ -35,6 +39,6 @@ def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str)
     from sharegroup.spark.local_spark import local_settings, pyspark_environment
 
     settings = local_settings([job_config.tables_path, job_config.checkpoint_path])
-    environment = pyspark_environment("local[*]", driver_memory, settings)
+    environment = pyspark_environment(_MASTER, driver_memory, settings)
     command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config), "--cell", cell]
     os.execve(sys.executable, command, {**os.environ, **environment})
