@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.spark import ShareConsumer as SparkShareConsumer
+from sharegroup.spark import ShareConsumerQuery
 from sharegroup.testing.delivery_audit import audit
 from sharegroup.testing.logged_process import LoggedProcess
 from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
@@ -180,7 +181,7 @@ class SteadyLoad:
         return LoggedProcess("Java member", tool_command(_CONSOLE, arguments), self._directory / "java.log")
 
     @contextmanager
-    def _spark_member(self) -> Iterator[Any]:
+    def _spark_member(self) -> Iterator[ShareConsumerQuery]:
         job = self._job.config.job
         with SparkShareConsumer(
             self._spark,
@@ -234,7 +235,7 @@ class SteadyLoad:
         def is_past(kind: str) -> bool:
             for loop in self._loops:
                 loop.check()
-            assert self._query.exception() is None, self._query.exception()
+            assert not self._query.await_termination(0)  # raises what ended the query
             if kind == "java":
                 lines = self._java.log_path.read_text(errors="replace").splitlines()
                 words = [line.split() for line in lines]
