@@ -1,12 +1,13 @@
 # make demo         a share group at work: broker, job and consumers, on this machine
 # make test         lint, types, import directions, and the tests that show each capability once (run before a push)
-# make test-all     the tests that `make test` leaves out
+# make test-all     the tests that `make test` leaves out, without those of the targets below
 # make unit         the unit tests
 # make setup        install what `make demo` needs, into .venv and a cache that clones share
 # make setup-dev    install what `make test` needs as well
 # make pythons      the unit tests on each supported Python that is installed
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
+# make faults       a full disk, lost power, a wrong clock and an unclean leader election
 # make kills        the job killed at each commit step, with its checkpoint and without
 # make chaos        the job, gateways and brokers killed and paused in turn under a load, for CHAOS_MINUTES (30)
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
@@ -88,9 +89,9 @@ test: setup-dev $(STAMPS)/jars-tools
 		-m "not thorough and not long"
 
 .PHONY: test-all
-test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-4.4+broker-3.9+s3+s3-server pythons
+test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-tools+broker-4.4+broker-3.9+s3+s3-server
 	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
-	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
+	$(PY) -m pytest $(TESTS) --numprocesses=4 --dist=loadfile -m "thorough and not long"
 
 .PHONY: unit
 unit: $(STAMPS)/dev
@@ -105,6 +106,11 @@ pythons: $(STAMPS)/dev
 .PHONY: simulate
 simulate: setup
 	$(PY) -m tests.simulation.simulate --seeds 0:2000 --hours 1
+
+.PHONY: faults
+faults: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools
+	$(PY) -m pytest tests/integration/test_full_disk.py tests/integration/test_power_loss.py \
+		tests/integration/test_unclean_election.py tests/integration/test_wrong_clock.py -m long
 
 .PHONY: kills
 kills: setup-dev $(STAMPS)/spark.jsa

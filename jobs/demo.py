@@ -164,7 +164,7 @@ class Demo:
         return [stack.enter_context(client) for client in clients]
 
     def _spark_member(self, kafka: EmbeddedKafka, first: KafkaClient, stack: ExitStack) -> LoggedProcess:
-        """Start the Spark member after the first delivery, which its start would delay."""
+        """Wait for the first delivery, then start the Spark member. An earlier start would delay that delivery."""
         self._display.print_line("the share-group job runs")
         self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST))
         self._display.print_line(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
@@ -194,7 +194,10 @@ class Demo:
         return []
 
     def _watch(self, goal: str, limit_s: float, is_reached: Callable[[Progress], bool]) -> None:
-        """Show the progress until the goal is reached. Raises TimeoutError after `limit_s` seconds."""
+        """Show the progress until the goal is reached.
+
+        Raises TimeoutError after `limit_s` seconds, and LoggedProcessError if the job or a member has ended.
+        """
         deadline = time.monotonic() + limit_s
         while True:
             now = _progress()

@@ -1,7 +1,7 @@
-"""The Kafka error codes that share groups use, and the exceptions of this project.
+"""The Kafka error codes that share groups use, and the exceptions that several packages use.
 
-The docstring of an exception states whose fault it is. Where a library (Kafka client, Delta, Spark) raises an error,
-one of these exceptions is raised instead, with the library's error as its cause.
+The docstring of an exception states whose fault it is. An exception that concerns only one package is defined there.
+Some exceptions replace an error of a library (Kafka client, Delta, Spark), which is then the exception's cause.
 """
 
 from enum import IntEnum

@@ -100,5 +100,8 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def log_formatter(text_format: str) -> logging.Formatter:
-    """Return the formatter that SHAREGROUP_LOG_FORMAT selects. `text_format` is the format string for text lines."""
+    """Return a formatter for JSON lines if the environment variable SHAREGROUP_LOG_FORMAT is `json`, else for text.
+
+    `text_format` is the format string for text lines.
+    """
     return JsonLines() if os.environ.get(FORMAT_VARIABLE) == "json" else logging.Formatter(text_format)

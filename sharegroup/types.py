@@ -125,16 +125,19 @@ class AcknowledgementBatch(NamedTuple):
 
 
 def is_reserved(state: RecordState, delivery_count: int) -> bool:
-    """Return whether records in this state are reserved: a gateway holds them and has not assigned them to a member."""
+    """Return whether records with this state and delivery count are reserved.
+
+    A gateway holds reserved records, and has not assigned them to a member yet.
+    """
     return delivery_count == 0 and state is RecordState.ACQUIRED
 
 
 class StateBatch(NamedTuple):
     """A range of records in one state: an entry of StateBatches (KIP-932) with two additional fields.
 
-    These fields are `member_id`, the member that holds the records, and `lock_deadline_ms`. They are set if
-    `delivery_state` is ACQUIRED and the batch comes from this project's tables. Kafka stores no ACQUIRED batches. In a
-    batch of reserved records, `member_id` is the id of the reserver, and there is no deadline.
+    These fields are `member_id`, the member that holds the records, and `lock_deadline_ms`, when its lock expires. They
+    are set only if `delivery_state` is ACQUIRED; Kafka itself stores no ACQUIRED batches. In a batch of reserved
+    records (see `is_reserved`), `member_id` is the id of the reserver, and `lock_deadline_ms` is None.
     """
 
     first_offset: int
@@ -146,10 +149,10 @@ class StateBatch(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A state change of a range of records. A share-partition computes it, and `delivery_log` stores it.
+    """A state change of a range of records. The table `delivery_log` stores it, except for reservations (see `Cause`).
 
-    `delivery_count` is the count after the transition. `member_id` is the member that held or holds the range.
-    `lock_deadline_ms` is set if `to_state` is ACQUIRED.
+    `delivery_count` is the count after the transition. `member_id` is the member that holds the range after the
+    transition, or that held it before. `lock_deadline_ms` is set if `to_state` is ACQUIRED.
     """
 
     first_offset: int

@@ -45,8 +45,8 @@ _TABLE_COLUMNS = {"delivery_count", "lock_deadline", "consumer_id"}
 class RecordStanding(NamedTuple):
     """The standing of one record in a group: its state, its delivery count, and the member that has locked it.
 
-    A field is None if it is not known or does not apply. Without `--config`, the Delta tables are not read. In this
-    case, `state` is FINISHED below the group's start offset, and UNFINISHED at or above it.
+    A field is None if it is not known or does not apply. Below the group's start offset, `state` is FINISHED. At or
+    above it, `state` is the record state in the Delta tables or, without `--config`, UNFINISHED.
     """
 
     state: str | None
@@ -105,7 +105,8 @@ def _standing(
     """Return the group's start offset, and a function that returns the state of the record at an offset.
 
     If `group` is None or has no start offset yet, the start offset is None and all states are unknown. Raise
-    CommandError if the partition does not exist, and KafkaError if a request fails.
+    CommandError if the partition does not exist, KafkaError if a request fails, InvalidConfigError if `config` is
+    invalid, and TableUnavailableError if the tables cannot be read.
     """
     with admin_client(bootstrap_server, command_config, timeout_ms) as admin:
         if key not in admin.leaders([key.topic]):
@@ -130,7 +131,8 @@ def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange
 def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
     """Return the state of the record at `offset`. It is unknown if `start`, the group's start offset, is None.
 
-    `ranges` are the group's ranges of records in flight in this partition. It is None if the tables were not read.
+    `ranges` are the group's ranges of records in flight in this partition, or None if the tables were not read. A
+    record at or above `start` that is in none of the ranges is AVAILABLE.
     """
     if start is None:
         return RecordStanding(None)

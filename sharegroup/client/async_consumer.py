@@ -138,7 +138,7 @@ class AsyncShareConsumer(HandlesRecords):
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set how a record is acknowledged (explicit mode only). The next poll or commit sends the acknowledgement.
 
-        Raises IllegalStateError in implicit mode, or if the consumer does not hold the record.
+        Raises IllegalStateError in implicit mode, if the consumer does not hold the record, or if `kind` is GAP.
         """
         self._check_open()
         self._core.acknowledge(record, kind)
@@ -229,7 +229,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     @property
     def undecodable(self) -> list[UndecodableRecord]:
-        """The last records that could not be decoded and were therefore not delivered, with the reasons."""
+        """The latest records (at most 1,000) that were not delivered because they could not be decoded."""
         return list(self._core.undecodable)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -286,9 +286,10 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Switch to explicit acknowledgement, because a handler loop calls a function for each record.
+        """Switch to explicit acknowledgement for a handler loop, which polls while its handlers still hold records.
 
-        If the lock of a record is renewed, `poll` does not return the record again.
+        From now on, `poll` does not require that earlier records are acknowledged. It also does not return a record
+        again after its lock was renewed, because the handler still has it.
         """
         self.settings = self._core.begin_handling()
 
@@ -307,7 +308,7 @@ class AsyncShareConsumer(HandlesRecords):
     def send_without_poll(self, is_last: bool) -> None:
         """Send the queued acknowledgements without a fetch.
 
-        `is_last` means that no poll follows. Fetched records that the application has not received are then released.
+        If no poll follows (`is_last`), also release the fetched records that the application has not received.
         """
         if is_last:
             self._core.release_unpolled(self.clock.now_ms())
@@ -331,7 +332,8 @@ class AsyncShareConsumer(HandlesRecords):
     async def fill(self) -> None:
         """Poll, so that `deliver_one` has records to return. Wait until at least one record is fetched.
 
-        As in `poll`, the records that were delivered before are acknowledged.
+        As in `poll`, the acknowledgements of the earlier records are sent with the next fetch. Raises the errors of
+        `poll`.
         """
         with self._polling():
             await self._wait_for_records(None)
@@ -368,7 +370,11 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
-        """End the share sessions and leave the group. If this takes longer than the timeout, log a warning and stop."""
+        """End the share sessions, leave the group, and discard all records.
+
+        In explicit mode, the acknowledgements that the application has set are sent first. If leaving fails or takes
+        longer than the timeout, log a warning and raise no error.
+        """
         if self.settings.is_explicit:
             self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:
@@ -394,7 +400,10 @@ class AsyncShareConsumer(HandlesRecords):
             self._is_polling = False
 
     def _bind(self) -> None:
-        """Bind the consumer to the running event loop, and start the heartbeats."""
+        """Bind the consumer to the running event loop, and start the heartbeats.
+
+        Raises ConcurrentUseError if the consumer is bound to another event loop.
+        """
         loop = asyncio.get_running_loop()
         if self._loop not in (None, loop):
             raise ConcurrentUseError("the consumer belongs to another event loop")

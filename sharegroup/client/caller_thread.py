@@ -48,7 +48,7 @@ class CallerThread(LoopCaller):
         def end() -> None:
             """Do nothing. This function in the queue marks that the future is done.
 
-            Each call of `result` recognizes only its own `end`, so that of an earlier, interrupted call has no effect.
+            Each call of `result` recognizes only its own `end`. The `end` of an earlier, interrupted call is ignored.
             """
 
         future.add_done_callback(lambda _: self._calls.put(end))
@@ -65,7 +65,7 @@ class CallerThread(LoopCaller):
         self._calls.put(function)
 
     async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Wait until the thread has run a function, and return its result or raise its exception."""
+        """Wait until the application's thread has run a function. Return its result or raise its exception."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[_Result] = loop.create_future()  # costs less than a Future of threads
 

@@ -34,7 +34,7 @@ class SteadyClock:
         self.now_ms = now_ms
 
     async def wait(self, event: asyncio.Event, until_ms: int | None, is_idle: bool = False) -> None:
-        """Implement Clock."""
+        """Wait with a timer of asyncio, as described in `Clock.wait`. `is_idle` is ignored."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if until_ms is None else max(0, until_ms - self.now_ms()) / 1000):
                 await event.wait()

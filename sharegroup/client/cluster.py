@@ -74,8 +74,8 @@ class Cluster:
     def note_leader(self, topic_id: UUID, partition: int, leader: int, endpoints: Iterable[Any]) -> None:
         """Store the new leader of a partition and the broker addresses, which a response contained.
 
-        `leader` is a node id, and `endpoints` are the addresses. If the address of the leader is unknown, the leader is
-        not stored and the metadata is marked stale.
+        `leader` is a node id, and `endpoints` are the addresses. If `leader` is negative or its address is unknown, the
+        leader is not stored and the metadata is marked stale.
         """
         for node in endpoints:
             self._addresses[node.node_id] = (node.host, node.port)
@@ -99,12 +99,15 @@ class Cluster:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the metadata must be fetched."""
+        """Whether the metadata must be fetched: it was marked stale, or is older than `metadata_max_age_ms`."""
         age_s = self._settings.metadata_max_age_ms / 1000
         return self._refreshed_s is None or asyncio.get_running_loop().time() - self._refreshed_s > age_s
 
     async def refresh(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of these topics from the first broker that responds."""
+        """Fetch the metadata of these topics from the first broker that responds. It replaces the stored metadata.
+
+        A topic error that the application must handle is stored for `raise_problem`.
+        """
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(topics)],
             allow_auto_topic_creation=False,

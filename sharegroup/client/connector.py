@@ -63,7 +63,7 @@ class SocketConnector:
     clock: Clock = SteadyClock()
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> Connection:
-        """Implement Connector."""
+        """Open a TCP connection and fetch the broker's API versions, as described in `Connector.connect`."""
         connection = await UpstreamConnection.connect(host, port, settings)
         try:
             features = await fetch_features(connection)

@@ -61,27 +61,36 @@ class ShareConsumer(HandlesRecords):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """See AsyncShareConsumer.subscribe."""
+        """Replace the subscription. The next poll joins the group if the consumer is not a member yet.
+
+        Raises ValueError if `topics` is empty or contains an empty name.
+        """
         with self._using():
             self._consumer.subscribe(topics)
 
     def subscription(self) -> set[str]:
-        """See AsyncShareConsumer.subscription."""
+        """Return the topics of the subscription."""
         with self._using():
             return self._consumer.subscription()
 
     def unsubscribe(self) -> None:
-        """See AsyncShareConsumer.unsubscribe."""
+        """Clear the subscription and leave the group. Records are acknowledged or released as by `close`."""
         self._run(self._consumer.unsubscribe)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 1.0) -> list[Record[Any]]:
-        """See AsyncShareConsumer.poll."""
+        """Wait for records and return them. Returns an empty list if no record arrives within the timeout.
+
+        Acknowledgements and errors are those of AsyncShareConsumer.poll.
+        """
         return self._run(self._consumer.poll, timeout_s)
 
     def __iter__(self) -> Iterator[Record[Any]]:
-        """See AsyncShareConsumer.__aiter__."""
+        """Yield records without end, as AsyncShareConsumer.__aiter__ does.
+
+        All records of one poll are yielded before the next poll.
+        """
         while True:
             with self._using():
                 record = self._consumer.deliver_one()
@@ -91,23 +100,26 @@ class ShareConsumer(HandlesRecords):
                 yield record
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """See AsyncShareConsumer.acknowledge."""
+        """Set how a record is acknowledged (explicit mode only), as AsyncShareConsumer.acknowledge does."""
         with self._using():
             self._consumer.acknowledge(record, kind)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """See AsyncShareConsumer.acknowledge_offset."""
+        """Set how the delivered record at this offset is acknowledged, as `acknowledge` does."""
         with self._using():
             self._consumer.acknowledge_offset(topic, partition, offset, kind)
 
     def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
-        """See AsyncShareConsumer.commit_sync."""
+        """Send the acknowledgements, wait for the results, and return {partition: error, or None for success}.
+
+        The details are those of AsyncShareConsumer.commit_sync.
+        """
         return self._run(self._consumer.commit_sync, timeout_s)
 
     def commit_async(self) -> None:
-        """See AsyncShareConsumer.commit_async."""
+        """Send the acknowledgements without waiting for the results. The commit callback receives the results."""
 
         async def commit() -> None:
             self._consumer.commit_async()
@@ -115,22 +127,28 @@ class ShareConsumer(HandlesRecords):
         self._run(commit)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """See AsyncShareConsumer.set_acknowledgement_commit_callback."""
+        """Set the function that receives the result of each partition's acknowledgements.
+
+        Polls, commits and `close` call this function on the caller's thread. Its exceptions are logged.
+        """
         with self._using():
             self._consumer.set_acknowledgement_commit_callback(callback)
 
     # -- information ---------------------------------------------------------------------------------------------------
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """See AsyncShareConsumer.acquisition_lock_timeout_ms."""
+        """Return the lock timeout of the last fetched records; None if no records have been fetched yet."""
         return self._consumer.acquisition_lock_timeout_ms()
 
     def metrics(self) -> Metrics:
-        """See AsyncShareConsumer.metrics."""
+        """Return {group of metrics: {metric: value}}, with Kafka's names. A value is NaN until it is measured."""
         return self._consumer.metrics()
 
     def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
-        """See AsyncShareConsumer.client_instance_id."""
+        """Return the id that a broker has assigned to this client for client metrics (KIP-714).
+
+        Raises the same errors as AsyncShareConsumer.client_instance_id.
+        """
         return self._run(self._consumer.client_instance_id, timeout_s)
 
     @property
@@ -145,7 +163,7 @@ class ShareConsumer(HandlesRecords):
 
     @property
     def undecodable(self) -> list[UndecodableRecord]:
-        """See AsyncShareConsumer.undecodable."""
+        """The latest records (at most 1,000) that were not delivered because they could not be decoded."""
         return self._consumer.undecodable
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -178,7 +196,10 @@ class ShareConsumer(HandlesRecords):
         self._consumer.wakeup()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """See AsyncShareConsumer.close."""
+        """Leave the group, and release the records that are not acknowledged, as AsyncShareConsumer.close does.
+
+        Also end the thread of the event loop. A second call has no effect.
+        """
         if self._is_closed:
             return
         self._run(self._consumer.close, timeout_s)
@@ -208,7 +229,10 @@ class ShareConsumer(HandlesRecords):
             self._user.release()
 
     def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
-        """Run a coroutine on the event loop. This thread runs deserializers and the commit callback meanwhile."""
+        """Run the coroutine of `call` on the event loop, and return its result or raise its error.
+
+        Meanwhile, the caller's thread runs deserializers and the commit callback.
+        """
         with self._using():
             if self._is_closed:  # the thread has ended
                 raise IllegalStateError("Share consumer closed")

@@ -23,7 +23,7 @@ _Deserialize = Callable[[str, Sequence[tuple[str, bytes | None]], bytes | None],
 
 
 class Decoded(NamedTuple):
-    """The result of decoding.
+    """The acquired offsets of a partition in one fetch response, after decoding.
 
     Attributes:
         records: the records to deliver.
@@ -120,7 +120,8 @@ class RecordDecoder:
         """Add to `found` that the rest of a batch is acknowledged as `kind`.
 
         The rest are the batch's acquired offsets that were not decoded because of `error`. They are removed from
-        `counts`, which contains {offset still to be decoded: delivery count}.
+        `counts`, which contains {offset still to be decoded: delivery count}. Only the first of them is added to
+        `found.undecodable`.
         """
         rest = [offset for offset in _offsets(batch) if offset in counts]
         for offset in rest:

@@ -74,9 +74,9 @@ class Requests:
     # -- the consumer --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the heartbeats, unless they are running.
+        """Start the heartbeats, or start them again after an unexpected error has stopped them.
 
-        If an unexpected error has stopped them, they are started again.
+        If they are running, make them check immediately whether a heartbeat is due.
         """
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = self._start(self._send_heartbeats(), self._on_change)
@@ -110,7 +110,8 @@ class Requests:
     def start_turns_ahead(self) -> None:
         """Start turns that fetch from leaders with more records, and turns that send queued acknowledgements.
 
-        Must be called when a poll is about to return the fetched records.
+        Call it when a poll is about to return the fetched records. Nothing is fetched unless
+        `ConsumerCore.may_fetch_ahead` allows it. For a handler loop, no turns are started.
         """
         if self._core.may_fetch_ahead:
             leaders = self._cluster.sources(self._core.assigned)
@@ -119,10 +120,9 @@ class Requests:
             self._start_acknowledging(self._core.nodes.values())
 
     def commit(self) -> None:
-        """Send the queued acknowledgements immediately, or after the current turn of their leader.
+        """Send the queued acknowledgements in separate requests: immediately, or after the leader's current turn.
 
-        If a handler loop uses the consumer and a turn is in progress, the next fetch contains the acknowledgements.
-        Otherwise they are sent in a separate request.
+        For a handler loop, acknowledgements that wait for the current turn are sent with the next fetch instead.
         """
         if self._core.is_handling:
             self._start_acknowledging(self._core.nodes.values())
@@ -154,7 +154,10 @@ class Requests:
         return self._instance_id
 
     async def leave(self) -> None:
-        """Send the queued acknowledgements, end the share sessions, then leave the group."""
+        """Send the queued acknowledgements, end the share sessions, then leave the group.
+
+        Turns in progress are completed first. Fetched records that no poll has returned are released.
+        """
         self._committing.clear()  # the final request has the acknowledgements
         if self._turns:
             await asyncio.wait(self._turns.values())
@@ -203,7 +206,7 @@ class Requests:
             self._end_turn(node)
 
     def _end_turn(self, node: ShareNode) -> None:
-        """Record that the node's turn has ended. If a commit waits for this, start the next turn now."""
+        """Record that the node's turn has ended. If a commit waits for the end, start a turn that sends it."""
         del self._turns[node.node_id]
         self._fetching.discard(node.node_id)
         if node.node_id in self._committing:

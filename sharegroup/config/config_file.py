@@ -84,8 +84,8 @@ class Config:
         """Return the effective values of a group. Values in `stored` take precedence over the file.
 
         `stored` is {dotted name: value or its text}, as in the table `share_group_configs`. Unknown names and invalid
-        values are ignored, and a value outside the job's min and max is clamped (KIP-1240). Each such value adds a
-        sentence to `warnings`. No error is raised, because a stored value must not stop a group.
+        values are ignored, and values that violate the job's rules are replaced or removed (`clamp`, KIP-1240). Each
+        such value adds a sentence to `warnings`. No error is raised, because a stored value must not stop a group.
         """
         unknown = [name for name in stored if name not in GroupOverrides.config_keys()]
         known = {name: value for name, value in stored.items() if name not in unknown}

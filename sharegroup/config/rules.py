@@ -63,8 +63,8 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
 def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
     """Replace or remove a group's stored values that violate the job's rules, with a warning for each (KIP-1240).
 
-    A value outside its limits becomes the nearest limit. Other values that violate a rule are removed, so that the
-    job-level values apply.
+    A value outside its limits becomes the nearest limit. An assignor that the job does not allow is removed. A session
+    timeout and the heartbeat interval are removed if the timeout is not the greater one. Job-level values then apply.
     """
     values, limits, warnings = dict(given), job.values(), []
     for end in BOUNDED:

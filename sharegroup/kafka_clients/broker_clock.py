@@ -1,7 +1,8 @@
 """Estimates the brokers' clock from the append times of rows. This module reads no clock and does no I/O.
 
-Locks and acknowledgements use this clock. With a wrong local clock instead, a gateway would drop records that it just
-received, or deliver records that can no longer be acknowledged. A job would end locks early, or never.
+Locks and acknowledgements depend on the brokers' clock. If a wrong local clock were used instead, a gateway would drop
+records that it has just received, or deliver records that can no longer be acknowledged. A job would end locks early,
+or never.
 
 A broker appends a row after the row was sent and before the response arrives. So the append time shows how far the
 broker's clock differs from the local clock. The uncertainty of this difference is the duration of the request, and
@@ -19,7 +20,7 @@ DRIFT = 0.001
 class BrokerClock:
     """An estimate of the brokers' clock, in ms since the epoch.
 
-    `local_ms`, `sent_ms` and `received_ms` are times, in ms, of a local monotonic clock.
+    The arguments `local_ms`, `sent_ms` and `received_ms` of the methods are times of a local monotonic clock, in ms.
     """
 
     def __init__(self) -> None:
@@ -31,8 +32,9 @@ class BrokerClock:
     def record_append(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
         """Update the estimate from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
-        If rows were sent several times, `sent_ms` is the time of the first attempt, because this attempt may have been
-        appended. An append time below 0 is ignored, because it means that the topic stores no append times.
+        If rows were sent several times, `sent_ms` must be the time of the first attempt, because the broker may have
+        appended the rows of that attempt. A slow append that agrees with a more exact estimate is ignored. An append
+        time below 0 is ignored, because it means that the topic stores no append times.
         """
         if append_ms < 0:
             return  # the topic does not store append times
@@ -52,7 +54,10 @@ class BrokerClock:
         return local_ms + self._offset_ms
 
     def bounds_ms(self, local_ms: int) -> tuple[int, int]:
-        """Return the earliest and the latest time that the brokers' clock may show at `local_ms`."""
+        """Return the earliest and the latest time that the brokers' clock may show at `local_ms`.
+
+        At least one append must have been recorded.
+        """
         assert self._offsets_ms is not None, "nothing was appended yet"
         drift_ms = ceil(self._drift_ms(local_ms) / 2)
         least_ms, most_ms = self._offsets_ms

@@ -44,26 +44,27 @@ class Measured:
         self.total += value
 
     def average(self, now_ms: int) -> float:
-        """Return the mean of the values in the windows, NaN if there are none."""
+        """Return the mean of the values in the last two windows of 30 s, NaN if there are none."""
         self._move_on(now_ms)
         count = sum(window.count for window in self._windows)
         return sum(window.total for window in self._windows) / count if count else nan
 
     def max(self, now_ms: int) -> float:
-        """Return the maximum of the values in the windows, NaN if there are none."""
+        """Return the maximum of the values in the last two windows of 30 s, NaN if there are none."""
         self._move_on(now_ms)
         return max((window.max for window in self._windows if window.count), default=nan)
 
     def total_per_s(self, now_ms: int) -> float:
-        """Return the sum of the values in the windows, per second."""
+        """Return the sum of the values in the last two windows of 30 s, per second."""
+        self._move_on(now_ms)
         return self._per_s(sum(window.total for window in self._windows), now_ms)
 
     def count_per_s(self, now_ms: int) -> float:
-        """Return the number of values in the windows, per second."""
+        """Return the number of values in the last two windows of 30 s, per second."""
+        self._move_on(now_ms)
         return self._per_s(sum(window.count for window in self._windows), now_ms)
 
     def _per_s(self, amount: float, now_ms: int) -> float:
-        self._move_on(now_ms)
         return amount * 1000 / max(now_ms - self._windows[0].start_ms, WINDOW_MS)
 
     def _move_on(self, now_ms: int) -> None:
@@ -90,7 +91,7 @@ class ConsumerMetrics:
         self._last_heartbeat_ms: int | None = None
 
     def poll_began(self, now_ms: int) -> None:
-        """Record the start of a poll."""
+        """Record the start of a poll, and the time since the start of the previous poll."""
         if self._poll_start_ms is not None:
             self.between_polls.record(now_ms - self._poll_start_ms, now_ms)
         self._poll_start_ms = self._last_poll_ms = now_ms
@@ -113,7 +114,11 @@ class ConsumerMetrics:
         self.fetched_records.record(records, now_ms)
 
     def values(self, now_ms: int) -> Metrics:
-        """Return all metrics as {metric group: {metric name: value}}. A value is NaN if nothing was measured."""
+        """Return all metrics as {metric group: {metric name: value}}.
+
+        If nothing was measured, averages and maxima are NaN. Totals and rates are then 0, and the seconds since the
+        last poll or heartbeat are -1.
+        """
         return {
             SHARE: self._polls(now_ms),
             COORDINATOR: self._group(now_ms),
@@ -126,7 +131,7 @@ class ConsumerMetrics:
             "last-poll-seconds-ago": _ago_s(self._last_poll_ms, now_ms),
             "time-between-poll-avg": period_ms,
             "time-between-poll-max": self.between_polls.max(now_ms),
-            "poll-idle-ratio-avg": min(1.0, idle_ms / period_ms) if period_ms else nan,
+            "poll-idle-ratio-avg": min(idle_ms / period_ms, 1.0) if period_ms else nan,
         }
 
     def _group(self, now_ms: int) -> dict[str, float]:

@@ -8,7 +8,8 @@ wrong by any amount and may be set at any time.
 The clocks of brokers may differ, and the job does not decide which of them is right:
 
     latest    the time of the broker that is ahead of the others. A lock or session starts at this time.
-    earliest  the time of the broker that is behind the others. A lock or session ends when this time is late enough.
+    earliest  the time of the broker that is behind the others. A lock or session ends when this time has reached its
+              deadline.
 
 So no lock ends early according to the clock of any broker. Locks last longer by the difference between the clocks.
 """
@@ -38,9 +39,9 @@ class BrokersTime(NamedTuple):
 
 
 class ClockReading(NamedTuple):
-    """The time of the slowest broker clock (`earliest_ms`), and the monotonic time when it was read (`steady_ms`).
+    """The time of the broker that is behind the others (`earliest_ms`), and the steady clock's time at this reading.
 
-    Other processes of the same machine have the same monotonic clock. They compute the brokers' time from both values.
+    All processes of a machine have the same steady clock, so each of them can compute the brokers' time from a reading.
     """
 
     steady_ms: int
@@ -94,7 +95,10 @@ class JobClock:
         return ClockReading(local_ms, self._at(local_ms).earliest_ms)
 
     def is_probe_due(self) -> bool:
-        """Return whether the last probe (an append that updates the estimate) is at least `PROBE_MS` old."""
+        """Return whether no probe was sent yet, or the last one is at least `PROBE_MS` old.
+
+        A probe is a row whose append updates the estimate.
+        """
         return self._probed_ms is None or self.local_ms() - self._probed_ms >= PROBE_MS
 
     def record_probe(self) -> None:

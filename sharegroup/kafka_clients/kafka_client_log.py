@@ -35,9 +35,9 @@ def _call_later(pause_s: float, call: Callable[[], None]) -> None:
 class OneLinePerOutage(logging.Filter):
     """Reduces the log lines of an outage to one line at its start and one after its end, for `OUTAGE_LOGGERS`.
 
-    kafka-python does not log that brokers are available again. So an outage is considered over when no line about
-    it was logged for `quiet_s` seconds. Lines with a stack trace, about logins, or about other errors are always
-    written.
+    The second line is only written if other lines were suppressed. kafka-python does not log that brokers are available
+    again. So an outage is considered over when kafka-python has logged no line about it for `quiet_s` seconds. Lines
+    below WARNING, with a stack trace, about logins, or about other errors are always written.
     """
 
     def __init__(
@@ -94,15 +94,18 @@ _OUTAGES = OneLinePerOutage()
 
 
 class OneLineNetworkErrors(logging.Filter):
-    """Removes the stack trace of a broken connection, for the loggers of kafka-python's connections.
+    """Removes stack traces from lines about broken connections, for the loggers of kafka-python's connections.
 
-    kafka-python logs a stack trace when a stopping broker resets a connection. It also does so when a socket is closed
-    while kafka-python waits for it, because the socket has no file descriptor any longer. If this process closed the
-    connection itself, the whole line is dropped.
+    kafka-python logs a stack trace when a stopping broker resets a connection. It also logs one when a socket is closed
+    while kafka-python waits for it, because a closed socket has no file descriptor. An AttributeError of a connection
+    that this process itself is closing is not logged at all.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written. Called by logging."""
+        """Replace the stack trace of a network error by the error's text. Return whether the record is written.
+
+        Called by logging.
+        """
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, AttributeError) and isinstance(record.args, tuple) and _is_closed(*record.args[:1]):
             return False
@@ -116,7 +119,7 @@ class OneLineNetworkErrors(logging.Filter):
 class NoCancelledRefreshes(logging.Filter):
     """Drops the error of a metadata refresh that was cancelled because this process has closed the client.
 
-    This happens often, because the broker handles the refresh only after the client's previous fetch.
+    A refresh is often still pending at that time, because the broker handles it only after the client's previous fetch.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -54,12 +54,14 @@ class NotTimedByBrokersError(ShareGroupError):
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the options of Spark's Kafka reader for the Kafka client properties `kafka`.
 
+    Properties in `kafka` override the following defaults.
+
     `fetch.max.wait.ms` is 1, because Spark requests the log's end offsets after each poll. This request waits behind
     the consumer's next fetch, which is on the same connection. With Kafka's default of 500 ms, each task that has read
     everything would wait for half a second. Spark polls only for records that exist, so fetches never need to wait.
 
-    A call for log offsets times out after 8 s, or after `request.timeout.ms` if this is longer. A new client then
-    retries the call.
+    A call for log offsets times out after 8 s, or after `request.timeout.ms` if this is longer. Spark then retries the
+    call with a new client.
     """
     timeouts = dict.fromkeys(("request.timeout.ms", "socket.connection.setup.timeout.ms"), str(_REQUEST_TIMEOUT_MS))
     options = {"fetch.max.wait.ms": "1", **timeouts, **kafka, "bootstrap.servers": bootstrap_servers}
@@ -99,8 +101,8 @@ class KafkaRowProducer:
         if the brokers do not store the rows.
 
         A response that is too large for Kafka is replaced by an error response. Otherwise its micro-batch would fail
-        again after each restart of the job. If the request was a fetch, the locks of its records remain until they
-        expire.
+        again after each restart of the job. If this response belongs to a fetch, the locks of the acquired records
+        remain until they expire. A request or broadcast that is too large is dropped and logged.
         """
         answers = [_Row(key, value) for key, value in to_records(responses)]
         self._broadcast([row for row in answers if row.key == BROADCAST_KEY])
@@ -207,7 +209,8 @@ class KafkaRowProducer:
     def close(self) -> None:
         """Close the connections.
 
-        Rows that `send` failed to produce are dropped. The next run of the batch, or the next leader, sends them again.
+        Rows that `send` failed to produce are dropped. The next run of their micro-batch, by this job or by the next
+        leader, sends them again.
         """
         try:
             self._producer.close(timeout=_CLOSE_TIMEOUT_S)
@@ -227,7 +230,8 @@ class KafkaRowProducer:
         """Produce rows, and return those that are too large for the client or the broker.
 
         When the broker rejects a row, kafka-python's producer stops, and all unsent rows fail with the same error. The
-        largest of the failed rows is considered too large. The other failed rows are sent again.
+        largest of the failed rows is considered too large. A new producer sends the other failed rows again. From then
+        on, rows of at least the largest row's size are not sent to this topic, but returned as too large.
         """
         too_large: list[_Row] = []
         while rows:

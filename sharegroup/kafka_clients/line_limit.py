@@ -16,8 +16,8 @@ class LineLimit(logging.Filter):
     """A log filter that passes at most `lines` lines of each message within `window_s` seconds.
 
     Lines of one log call with the same format string count as the same message, even if their values differ. The first
-    line after `window_s` contains the number of suppressed lines. Control characters such as line ends are escaped,
-    because only values from clients or servers contain them.
+    line of a message after these `window_s` seconds contains the number of its suppressed lines. Control characters
+    such as line ends are escaped, because only values from clients or servers contain them.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class LineLimit(logging.Filter):
         self._windows: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written. Called by logging."""
+        """Return whether the record is written, and change its text (see the class). Called by logging."""
         now, place = self._now(), (record.pathname, record.lineno, str(record.msg) if record.args else "")
         start, count = self._windows.get(place, (float("-inf"), 0))
         is_new = now - start >= self._window_s

@@ -67,5 +67,9 @@ class OutageLogs:
             outage.report_success()
 
     def discard(self, key: Hashable) -> None:
-        """Remove a key that no longer exists, without logging it."""
+        """Drop the failure of a key, if there is one, without logging a recovery.
+
+        For keys whose object was deleted or changed, such as a log with a new leader. A later failure is logged as a
+        new one.
+        """
         self._failing.pop(key, None)

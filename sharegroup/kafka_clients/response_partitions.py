@@ -1,10 +1,10 @@
 """Determines which partitions of the response topic a reader reads, also after partitions were added.
 
 Writers choose a row's partition from its key and the number of partitions that they know. An administrator may add
-partitions at any time, and each client notices it at a different time, within `METADATA_AGE_MS`. A reader then also
-reads the new partition of its key, from the time of the change on. It also continues to read the previous partition,
-because writers that have not noticed the change still use it. A row that is in both partitions is read twice. Readers
-accept this, because any response may be read twice.
+partitions at any time, and each client notices the change at a different time, within `METADATA_AGE_MS`. When a reader
+notices it, the reader starts to read the new partition of its key, from the time of the change on. It also continues to
+read the previous partition, because writers that have not noticed the change still use it. A row that is in both
+partitions, such as a broadcast, is read twice. Readers accept this, because any response may be read twice.
 """
 
 import logging
@@ -117,8 +117,9 @@ class ResponsePartitions:
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
         """Return the offset from which to read `home`, the partition to which the key now belongs.
 
-        A new partition is read from its start. A partition that already existed is read from shortly before the time
-        when partitions were added, or from its end if that time is not known. Its earlier rows belong to other keys.
+        A new partition is read from its start. A partition that already existed contains older rows, which belong to
+        other keys. It is read from shortly before the time when partitions were added, or from its end if that time is
+        not known.
         """
         if home.partition >= self._count:
             return int(consumer.beginning_offsets([home])[home])

@@ -7,8 +7,8 @@ another member has finished the records. A response to a renewal therefore lists
 
 A row names the acquired ranges that it acknowledges, with their delivery counts. It therefore has no effect on records
 that this or an earlier process of the member has acquired again in the meantime. If lock deadlines are known, the row
-also contains the earliest one. The job rejects the row if it is appended after this deadline, even if other members
-have finished the records since.
+also contains the earliest one. If the row was appended after this deadline and contains records below the start offset,
+the job rejects the row, because other members may have finished these records.
 """
 
 import logging
@@ -143,7 +143,8 @@ class AcknowledgementRound:
     def renewed_parts(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
         """Return the renewed parts of the ranges, sorted.
 
-        Each part has the delivery count from its response and the earliest deadline of all renewed locks.
+        Each part has the delivery count from the response that listed it. All parts have the earliest deadline of all
+        renewed locks.
         """
         ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
         return tuple(

@@ -1,4 +1,4 @@
-"""Objects for the two calls of a running batch that need responses: `begin` and `acknowledge`. No I/O.
+"""Objects for the two calls of `MemberLogic` that may have to wait for responses: `begin` and `acknowledge`. No I/O.
 
 The caller polls such an object until the call has finished. Meanwhile, the member receives the responses. Polling
 raises ResponseTimeoutError if the responses do not arrive in time, or if the member has failed.
@@ -18,9 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseTimeoutError(ShareGroupError):
-    """The share-group job did not respond in time, or the member has failed and no longer receives responses.
+    """The share-group job did not respond in time, rows could not be appended in time, or the member has failed.
 
-    Unless the member has failed, check that the job runs and uses the same topics as the member.
+    Unless the member has failed, check that the brokers are available, and that the job runs and uses the same topics
+    as the member.
     """
 
 
@@ -99,7 +100,12 @@ class PendingBegin:
         return self._responses.deadline_ms
 
     def poll(self, now_ms: int) -> tuple[HeldRange, ...] | None:
-        """Return the ranges of the batch that the member still holds; None while responses are missing."""
+        """Return the ranges of the batch that the member still holds; None while responses are missing.
+
+        When all responses have arrived, a batch of an earlier process becomes the running batch.
+
+        Raises ResponseTimeoutError after the deadline, or if the member has failed.
+        """
         if self._ranges is None and self._responses.poll(now_ms):
             self._ranges = self._offered() if self._renewal is None else self._rerun(self._renewal, now_ms)
             lost = count_records(self._batch.ranges) - count_records(self._ranges)
@@ -125,10 +131,11 @@ class PendingAcknowledge:
     """A call of `MemberLogic.acknowledge` that has not finished. The caller does these steps in this order:
 
     1. Wait until `may_append` returns True, that is, until the previous acknowledgements have all responses.
-    2. Call `due_requests`, and append the rows of its result to the request topic.
+    2. Call `due_requests`, and append the returned rows to the request topic.
     3. Call `mark_appended`; after that, `is_done` is True.
 
-    If rows could not be appended, `due_requests` returns them again later, with the same ids.
+    If no rows were returned, or if rows could not be appended, the caller repeats step 2 after a pause. Rows that were
+    not appended are returned again later, with the same ids.
 
     Args:
         following: the acknowledgements to append.
@@ -158,7 +165,10 @@ class PendingAcknowledge:
         return self._is_appended or self._following.is_done
 
     def may_append(self, now_ms: int) -> bool:
-        """Return whether `due_requests` may be called now."""
+        """Return whether all responses to the previous acknowledgements have arrived.
+
+        Raises ResponseTimeoutError after the deadline, or if the member has failed.
+        """
         return self._responses.poll(now_ms)
 
     def due_requests(self, now_ms: int) -> list[AcknowledgeRequest]:
@@ -194,5 +204,5 @@ class PendingAcknowledge:
         self._member.renewal = None
 
     def mark_appended(self) -> None:
-        """Record that the due rows are in the request topic."""
+        """Record that the rows that `due_requests` returned are in the request topic."""
         self._is_appended = True

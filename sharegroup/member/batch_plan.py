@@ -84,7 +84,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
     """Return the ranges to leave out of the batch, so that MAX_READS reads can cover the others.
 
-    Each partition keeps the groups of ranges (see `_clusters`) that contain its oldest ranges.
+    Of each partition, the MAX_READS groups (see `_clusters`) with the oldest ranges stay in the batch.
     """
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
@@ -104,9 +104,15 @@ def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[AssignedPartitio
 def _clusters(ascending: Sequence[HeldRange]) -> list[list[HeldRange]]:
     """Return the ranges of one partition, in groups. One read covers a group and its gaps (an envelope).
 
-    ranges   ###   ##            #        #
-    envelope [------]                          gap 3 <= 2 x (3 + 2): joined
-                                 []       []   gap 8 > 2 x (1 + 1): not
+    A range joins the group before it if all gaps of that group then have at most MAX_GAP_FACTOR times as many offsets
+    as all its ranges. An example with the factor 2:
+
+        ranges     ###   ##            #        #
+        envelopes  ========            =        =
+
+        gap of 3:   3 <= 2 x (3 + 2), so the range joins
+        gap of 12:  3 + 12 > 2 x (3 + 2 + 1), so a new group begins
+        gap of 8:   8 > 2 x (1 + 1), so a new group begins
     """
     clusters: list[list[HeldRange]] = []
     wanted = gaps = 0

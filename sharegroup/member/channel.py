@@ -25,7 +25,10 @@ class Channel(Protocol):
         """Produce the requests to the request topics. With `wait`, return only when the brokers have stored them."""
 
     def brokers_ahead_ms(self) -> int:
-        """Return how far the brokers' clocks are ahead of this machine's steady clock, measured by `send`."""
+        """Return by how many ms the brokers' clocks are ahead of this machine's steady clock.
+
+        The result is estimated from the append times of the rows that `send` has produced.
+        """
 
     def topic_names(self) -> set[str]:
         """Return the existing topics that this client may describe."""

@@ -1,11 +1,16 @@
 """Determines which fetch requests a member sends. At most one request per share-partition is pending. No I/O.
 
-How many records are requested: `target` is the number of records that the member should hold for batches that have not
-begun. A share-partition whose last response had records is *busy*. The number of *missing* records is `target`, minus
-the held records, minus the records already requested from busy share-partitions. The member requests the missing
-records in equal parts from the busy share-partitions that have no pending request. From each other share-partition it
-requests `target` divided by the number of assigned share-partitions. These requests do not reduce the number of missing
-records, so empty share-partitions do not reduce the requests to busy ones. At worst the member holds twice the target.
+`target` is the number of records that the member should hold for batches that have not begun. If it holds as many, it
+requests none. A share-partition whose last response had records is *busy*. The number of *missing* records is `target`,
+minus the held records, minus the records already requested from busy share-partitions. The member requests:
+
+- from the busy share-partitions without a pending request: the missing records, in equal parts, if at least a quarter
+  of `target` is missing;
+- from each share-partition that is neither busy nor has a pending request: `target` divided by the number of assigned
+  share-partitions. These requests do not reduce the number of missing records, so empty share-partitions do not reduce
+  the requests to busy ones.
+
+At worst the member holds twice the target.
 """
 
 import logging
@@ -112,12 +117,12 @@ class FetchDemands:
         """Return whether `records` is at least a quarter of the target.
 
         The member requests records from busy share-partitions (those whose last response had records) only if at least
-        this many are missing.
+        a quarter of the target is missing.
         """
         return records * _LEAST_PART >= self._target
 
     def discard_all(self) -> None:
-        """Forget all requests because the member was fenced. Late responses to them are ignored."""
+        """Discard all requests because the member was fenced. Late responses to them are ignored."""
         self._demands.clear()
         self._unanswered.clear()
 

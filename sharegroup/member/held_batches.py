@@ -121,7 +121,10 @@ class RunningBatch:
         self.renewable = {held for held in self.renewable if held.share_partition not in self.deleted}
 
     def stop_renewing(self) -> None:
-        """Stop renewing, so that the records become available to others when their locks expire."""
+        """Stop renewing, so that the records become available to others when their locks expire.
+
+        From now on, the batch counts as lost.
+        """
         self.renewable.clear()
         self.is_lost = True
 

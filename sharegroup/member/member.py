@@ -14,9 +14,10 @@ Invariants:
 - Requests of one step are appended before those of the next. `mark_appended` is called for a renewal or an
   acknowledgement only after the broker has confirmed it.
 - A thread that waits for responses checks for them after each step, at a failure, and after its deadline.
-- After a failure, threads that wait for responses raise ResponseTimeoutError. Rows that need no response are still
-  appended while the channel accepts them. If the channel is closed, they are retried for `acknowledge_timeout_ms`, as
-  if Kafka were unavailable.
+- After a failure, threads that wait for responses raise ResponseTimeoutError. An acknowledgement that does not wait for
+  responses is still appended until the channel is closed.
+- On a closed channel, `acknowledge` raises ResponseTimeoutError: at once if the member has failed, otherwise after
+  `acknowledge_timeout_ms`.
 - The member's own thread ends when the membership has ended or an unexpected error occurs, and then closes the channel.
   `close` waits for the end of the thread, for up to three times `leave_timeout_ms`. A thread that hangs in Kafka's
   client for longer ends with the process.
@@ -49,7 +50,8 @@ logger = logging.getLogger(__name__)
 class Member:
     """A member of a share group, which runs on a thread of its own from `start` to `close`.
 
-    Any other thread may call these methods. If the member fails, its own thread calls `on_failure` once.
+    Any other thread may call the methods of this class. If the member fails, the member's own thread calls `on_failure`
+    once.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class Member:
         self._thread.start()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Change the subscribed topics. Held ranges of topics that are no longer subscribed are still handled."""
+        """Change the subscribed topics. Held records of topics that are no longer subscribed are still processed."""
         with self._shared.turn() as (logic, _):
             logic.subscribe(subscription)
 
@@ -139,7 +141,8 @@ class Member:
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
         """Begin a batch that the source has claimed, and return the ranges of the batch that the member still holds.
 
-        Raises ResponseTimeoutError if the job does not respond in time (see `MemberLogic.begin`).
+        If an earlier process offered the batch, this method waits until the ranges are renewed (see
+        `MemberLogic.begin`). It raises ResponseTimeoutError if the job does not respond in time or the member fails.
         """
         with self._shared.turn() as (logic, now_ms):
             beginning = logic.begin(batch, now_ms)
@@ -158,7 +161,8 @@ class Member:
     ) -> None:
         """Append the running batch's acknowledgements, and return when the broker has stored them.
 
-        Raises ResponseTimeoutError if this takes too long or the member has failed (see `MemberLogic.acknowledge`).
+        Before that, this method waits for the responses to the previous batch's acknowledgements. It raises
+        ResponseTimeoutError if one of these steps takes too long, or if a failure of the member prevents it.
         """
         with self._shared.turn() as (logic, now_ms):
             acknowledging = logic.acknowledge(batches, granted, now_ms)

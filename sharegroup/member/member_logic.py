@@ -280,11 +280,11 @@ class MemberLogic:
         granted: Sequence[HeldRange],
         now_ms: int,
     ) -> PendingAcknowledge:
-        """Acknowledge the running batch and end its renewals. The caller appends the rows (see `PendingAcknowledge`).
+        """Begin to acknowledge the running batch. The caller then does the steps that `PendingAcknowledge` describes.
 
         The acknowledgements apply only to `granted`, the acquired ranges of the batch. They take effect when they are
         appended, so the batch must not end earlier. The responses only show whether the acknowledgements were too late.
-        The next call of `acknowledge`, and `close`, wait for these responses.
+        The acknowledgement of the next batch, and the closing of the member, wait for these responses.
         """
         records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         self.metrics.acknowledged.record(records, now_ms)
@@ -363,7 +363,10 @@ class MemberLogic:
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
-        """If the response reports that the topic was deleted, discard the ranges of its share-partition."""
+        """If the response reports that the topic was deleted, discard the ranges of the response's share-partition.
+
+        The metadata is then also refreshed soon.
+        """
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             gone = AssignedPartition(response.topic, response.topic_id, response.partition)
             self._refresh_metadata_soon()
@@ -407,7 +410,8 @@ class MemberLogic:
     def _release_unknown(self, response: FetchResponse) -> list[Request]:
         """Return requests that release the records of a response to an earlier process of this member.
 
-        That process may have handled the records, so they are delivered again with a higher delivery count.
+        That process may have handled the records, so they are delivered again with a higher delivery count. Ranges that
+        overlap a range which this process holds are not released.
         """
         found = [held for held in ranges_from_response(response) if not self.holdings.overlaps(held)]
         return [

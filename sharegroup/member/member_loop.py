@@ -36,9 +36,9 @@ class MemberLoop:
         self._outage = OutageLog(logger, "the member cannot reach Kafka", "the member reaches Kafka again")
 
     def run(self) -> None:
-        """Run until the membership has ended (`MemberLogic.is_over`) or an error occurs. Then close the channel.
+        """Run until the membership has ended (`MemberLogic.is_over`) or an unexpected error occurs.
 
-        Errors of Kafka's client do not end the loop.
+        At the end, close the channel. After an error of Kafka's client, the loop pauses and continues.
         """
         try:
             while not self._is_over():

@@ -83,13 +83,13 @@ class Membership:
 
     @property
     def has_joined(self) -> bool:
-        """Whether the coordinator has accepted the join."""
+        """Whether the coordinator has accepted the join and has not removed the member since."""
         return self.member_epoch > JOIN_EPOCH
 
     def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> HeartbeatRequest | None:
         """Return the heartbeat to send now; None if no heartbeat is due.
 
-        `metadata` describes the subscribed topics that exist.
+        None is due after `leave` or a fatal error. `metadata` describes the subscribed topics that exist.
         """
         if now_ms < self._due_ms or self._leaving or self.fatal:
             return None
@@ -107,7 +107,7 @@ class Membership:
         self._due_ms = min(self._due_ms, now_ms)
 
     def leave(self, permanently: bool = True) -> HeartbeatRequest | None:
-        """Return the heartbeat that leaves the group; None if the member has never tried to join.
+        """Return the heartbeat that leaves the group; None if the member is not in the group and no join is pending.
 
         The response to the heartbeat sets `left`; without a heartbeat, `left` is set immediately. A static member that
         does not leave permanently stays in the group for its next process.

@@ -90,9 +90,9 @@ def split_released(
 def check_renewing_fetch(
     is_renew_ack: bool, max_wait_ms: int, min_bytes: int, max_bytes: int, max_records: int
 ) -> None:
-    """Check that a ShareFetch with IsRenewAck does not request records.
+    """Raise RequestError (INVALID_REQUEST) if a ShareFetch with IsRenewAck requests records.
 
-    Otherwise raise RequestError (INVALID_REQUEST). The error applies to the whole request.
+    All four limits must be 0 in such a request. The error applies to the whole request.
     """
     if is_renew_ack and (max_wait_ms > 0 or min_bytes > 0 or max_bytes > 0 or max_records > 0):
         raise _invalid("a fetch with IsRenewAck must have MaxWaitMs, MinBytes, MaxBytes and MaxRecords of 0")

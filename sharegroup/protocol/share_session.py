@@ -76,8 +76,9 @@ class ShareSession:
         connection_id: The connection of its last request.
         epoch: The epoch that its next request must contain.
         partitions: The partitions that the member fetches, as an ordered set.
-        unanswered: The partitions that must have an entry in the next response, even if it has no records. As in
-            Kafka, these are new partitions, which have had no entry yet, and partitions whose last entry had an error.
+        unanswered: The partitions that must have an entry in the next response, even if there are no records
+            for them. As in Kafka, these are new partitions, which have had no entry yet, and partitions whose last
+            entry had an error.
     """
 
     key: SessionKey
@@ -87,10 +88,10 @@ class ShareSession:
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Return the unanswered partitions, and replace them by those of the next response.
+        """Return the partitions in `unanswered`. The caller must add an entry for each to the current response.
 
-        The caller must add the returned partitions to the current response. `failed` are the partitions that have an
-        error in the current response. If they are still in the session, the next response must contain them.
+        `failed` are the partitions that have an error in the current response. Those of them that are still in the
+        session become the new `unanswered`, so the next response must have an entry for each.
         """
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
@@ -196,7 +197,10 @@ class ShareSessionCache:
         return AcknowledgeContext(*self._continue(key, epoch, connection_id))
 
     def evict_connection(self, connection_id: int) -> list[ShareSession]:
-        """Remove and return the sessions of a closed connection. The caller must release their members' records."""
+        """Remove and return the sessions of a closed connection, and add their number to `evictions`.
+
+        The caller must release the records of their members.
+        """
         keys = self._by_connection.pop(connection_id, set())
         self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
@@ -276,7 +280,7 @@ def _check_size(
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
     """Add and remove partitions of a session.
 
-    A partition that is in both `add` and `forget` is removed. The request contains it only for acknowledgements.
+    A partition that is in both `add` and `forget` is removed. Its entry in `add` only carries acknowledgements.
     """
     for partition in add:
         if partition not in session.partitions:

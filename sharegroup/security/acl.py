@@ -90,7 +90,10 @@ class AclEntry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _operations_by_name(cls, entry: object) -> object:
-        """Convert names of operations in any spelling, such as DescribeConfigs or describe_configs."""
+        """Convert names of operations in any spelling, such as DescribeConfigs or describe_configs.
+
+        Raises ValueError for unknown names.
+        """
         if not isinstance(entry, dict) or not isinstance(entry.get("operations"), list):
             return entry
         names = [str(name) for name in entry["operations"]]
@@ -166,8 +169,8 @@ class Acl:
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return whether the caller may perform the operation on at least one resource of the type.
 
-        This is the case if an entry allows the operation, unless another entry denies it for all resources of this
-        entry. See Kafka's `Authorizer.authorizeByResourceType`.
+        This is the case if an entry allows the operation, and no other entry denies it for all resources that the
+        allowing entry matches. See Kafka's `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(

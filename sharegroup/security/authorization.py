@@ -10,7 +10,8 @@
     DeleteGroups                     Delete
     LeaveGroup, of a share group     Read
     ListGroups                       Describe           (or Describe on the cluster)
-    FindCoordinator                  Describe           (or Describe on the transactional id)
+    FindCoordinator                  Describe           (or Describe on the transactional id; ClusterAction on the
+                                                        cluster for a share-partition)
     DescribeConfigs                                     DescribeConfigs on the resource
     AlterConfigs, IncrementalAlterConfigs               AlterConfigs on the resource
     ListConfigResources                                 DescribeConfigs on the cluster
@@ -76,7 +77,8 @@ class Authorization:
     Without a list, everything is allowed except access to the job's internal topics (`hidden_topics`). No client may
     access these topics through the gateway, because only the job and its members may write to them.
 
-    With `gateway.upstream.identity: client`, there is no list, and the caller's rights at the brokers apply instead.
+    With `gateway.upstream.identity: client`, the caller's rights at the brokers (`Caller.rights`) apply instead of the
+    list.
 
     The methods `authorize_...` raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED)
     if the caller lacks a right. If each topic of a request has its own error in the response, the topics are authorized
@@ -149,7 +151,8 @@ class Authorization:
     def authorize_describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
         """Authorize ShareGroupDescribe or DescribeShareGroupOffsets.
 
-        For ShareGroupDescribe, `topics` are the topics of all members. For DescribeShareGroupOffsets, it is empty.
+        For ShareGroupDescribe, `topics` are the topics of all members. For DescribeShareGroupOffsets, it is empty,
+        because each topic is authorized with `may_see`.
         """
         self._need(caller, Operation.DESCRIBE, Resource.GROUP, group_id)
         for topic in topics:

@@ -10,11 +10,12 @@ from sharegroup.errors import InvalidConfigError
 
 
 def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
-    """Raise InvalidConfigError if other machines can reach `host` without authentication or an access control list.
+    """Raise InvalidConfigError if other machines can reach `host`, unless access is authenticated and restricted.
+
+    Authentication and an access control list must both be configured. Without a list, every user may do everything.
 
     `host` is the value of config `key`. `takes_tokens` is True for the gateway's listener and False for the web page.
-    Both accept passwords and client certificates, and the gateway also accepts tokens. An access control list is
-    required because every user may do everything without one.
+    Both accept passwords and client certificates, and the gateway also accepts tokens.
 
     The check is skipped with `gateway.allow.everyone`. For the gateway, it is also skipped if clients use their own
     identity at the brokers, because the brokers then authenticate and authorize them.

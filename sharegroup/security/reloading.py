@@ -42,8 +42,9 @@ class ReloadingFiles(Generic[T]):
 
     `read` raises InvalidConfigError if a file is invalid. The constructor calls `read` and raises the same error.
 
-    After a file has changed, `check` reloads the files as soon as two successive checks find the same state. So files
-    are not read while they are being written. If the new contents are invalid, `value` stays unchanged.
+    After a file has changed, `check` waits until two successive checks find the same modification times and sizes, so
+    that files are not read while they are being written. Then it reloads the files. If the new contents are invalid,
+    `value` stays unchanged.
     """
 
     def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:

@@ -34,8 +34,8 @@ class Security(Authorization):
     def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Self:
         """Return the security that a configuration describes, with the content of the files that it names.
 
-        `hidden_topics` are the job's internal topics. Raises InvalidConfigError if a file is invalid or the listener is
-        not protected (`check_listener`).
+        `hidden_topics` are the job's internal topics. Raises InvalidConfigError if a file or the login configuration is
+        invalid (`LoginMechanisms`), or if the listener is not protected (`check_listener`).
         """
         check_listener(config, "gateway.listener.host", config.listener_host, takes_tokens=True)
         pems = config.tls_certificate, config.tls_key, config.tls_client_ca

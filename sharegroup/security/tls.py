@@ -12,7 +12,7 @@ def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLConte
     All parameters are paths of PEM files. `certificate` is a certificate chain, and `key` is its private key, without a
     passphrase. If `key` is empty, the private key is in the file of the chain. If `client_ca` is not empty, clients
     need a certificate that is signed by one of the authorities in this file. Raises InvalidConfigError if a file is
-    invalid.
+    invalid, or if `key` or `client_ca` is given without `certificate`.
     """
     if not certificate:
         if key or client_ca:
@@ -65,5 +65,5 @@ def _escaped(value: str) -> str:
 
 
 def _no_passphrase() -> str:
-    """Fail instead of letting OpenSSL prompt for a passphrase on the terminal."""
+    """Raise ValueError. Without this function, OpenSSL would prompt for a passphrase on the terminal."""
     raise ValueError("the private key must not have a passphrase")

@@ -4,8 +4,8 @@
     progress("/data/tables", "orders").finished
 
 The table `delivery_log` contains each state transition of each range, so it can be checked offset by offset. The table
-`share_group_state` contains the current state of the share-partitions. If a topic was deleted and created again, only
-the newest topic counts. Both tables are read with delta-rs, without Spark, in a few milliseconds.
+`share_group_state` contains the current state of the share-partitions. If a topic was deleted and created again,
+`audit` checks only the newest topic. Both tables are read with delta-rs, without Spark, in a few milliseconds.
 """
 
 from collections import Counter
@@ -74,7 +74,11 @@ class Progress:
 
 
 def progress(tables_path: str, group_id: str) -> Progress:
-    """Return the group's progress according to the newest version of each table."""
+    """Return the group's progress according to the newest version of each table.
+
+    If a topic was deleted and created again, `outcomes`, `deliveries`, `redelivered` and `lock_timeouts` count both
+    topics.
+    """
     found = Progress()
     for row in _transitions(tables_path, group_id).to_pylist():
         records = row["last_offset"] - row["first_offset"] + 1
@@ -160,7 +164,8 @@ def _final_transitions(
 ) -> np.ndarray[Any, Any]:
     """Return an array that contains, for each offset below `log_end_offset`, how often it entered a final state.
 
-    Each range of offsets adds +1 at its first offset and -1 after its last offset. The result is the running sum.
+    Rows with the cause `unclean_election` are ignored. Each range of offsets adds +1 at its first offset and -1 after
+    its last offset. The result is the running sum.
     """
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():

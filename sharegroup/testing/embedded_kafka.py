@@ -186,7 +186,7 @@ class EmbeddedKafka:
         """Stop the broker with SIGTERM, or with SIGKILL if it does not end in time. Remove its temporary files.
 
         Args:
-            keep_log: whether to keep the log and print its path. The other temporary files are removed anyway.
+            keep_log: whether to keep the log and print its path. The temporary data is removed anyway.
 
         Raises:
             EmbeddedKafkaError: the broker had already exited unexpectedly. The log is kept.

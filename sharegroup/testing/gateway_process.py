@@ -27,8 +27,9 @@ _BASES, _PORTS = range(10_000, 30_000), 10
 class GatewayProcess(LoggedProcess):
     """A gateway process. `config_path` is the job's configuration file.
 
-    `options` are further options of the command `sharegroup gateway`. `port` is the gateway's base port. If it is 0, a
-    base port is chosen so that it and the following ports are free. A restarted gateway uses the same ports.
+    `options` are further options of the command `sharegroup gateway`. `port` is the gateway's base port: its port for a
+    broker is the base port plus the broker's id. 0 chooses a base port with `free_base_port`. A restarted gateway uses
+    the same ports.
     """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
@@ -57,9 +58,10 @@ class GatewayProcess(LoggedProcess):
 
 
 def free_base_port() -> int:
-    """Return a base port for a gateway.
+    """Return a base port for a gateway that was free a moment ago.
 
-    A moment ago, this port, the port before it, and the next ones, which brokers with small ids need, were free.
+    The port before it (the gateway's standby port) and the next nine ports (for brokers with the ids 1 to 9) were free
+    too.
     """
     while True:
         base = secrets.choice(_BASES)

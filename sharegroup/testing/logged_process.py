@@ -127,7 +127,10 @@ class LoggedProcess:
             raise self.error(f"the {self._what} still runs after {timeout_s} s:\n{self.log_tail()}") from None
 
     def terminate(self, timeout_s: float = 240) -> int:
-        """Send SIGTERM, as a supervisor would, wait until the process ends, and return the exit code."""
+        """Send SIGTERM, as a supervisor would, wait until the process ends, and return the exit code.
+
+        Raises `error` if the process still runs after `timeout_s`.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)

@@ -154,7 +154,7 @@ def started(process: "subprocess.Popen[str]") -> tuple[int, psutil.Process]:
     assert process.stdout is not None
     said = process.stdout.readline()
     assert "Kafka is ready on 127.0.0.1:" in said
-    port = int(said.split("127.0.0.1:")[1].split(",")[0])
+    port = int(said.split("127.0.0.1:")[1].split(".")[0])
     java = next(child for child in psutil.Process(process.pid).children() if "kafka.Kafka" in child.cmdline())
     return port, java
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 _MIB = 1_048_576
 

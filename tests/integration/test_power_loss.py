@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 QUERIES = ("group_coordinator", "share_partition")
 

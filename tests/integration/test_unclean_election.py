@@ -20,7 +20,7 @@ from tests.harness.raw_member import RawMember
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 CUT, OTHER = "cut", "other"
 PATIENCE_S = 240

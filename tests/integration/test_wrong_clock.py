@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 HOUR_S, DAY_S = 3_600, 86_400
 #: By which the job's clock is wrong, one after the other; locks and sessions are ten minutes long.

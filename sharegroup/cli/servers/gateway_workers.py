@@ -34,9 +34,9 @@ def worker_commands(
 ) -> list[list[str]]:
     """Return the command line of each worker. A worker is a process that runs one gateway.
 
-    `workers` is the number of workers. `gateway` has the ports of the first worker. For each further worker, the base
-    port is `PORTS_EACH` higher and the metrics port is one higher. If the base port is 0, it is 0 for all workers, and
-    the system chooses the ports. If the metrics port is 0, there is no metrics server.
+    `workers` is the number of workers. `gateway` has the ports of the first worker. For each further worker, the
+    listener port is `PORTS_EACH` higher and the metrics port is one higher. If the listener port is 0, it is 0 for all
+    workers, and the system chooses the ports. If the metrics port is 0, there is no metrics server.
     """
     command = [sys.executable, "-m", "sharegroup.cli", *(["--verbose"] if is_verbose else []), "gateway"]
     command += [f"--config={config}", "--ui-port=0"]

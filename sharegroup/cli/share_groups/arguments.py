@@ -91,7 +91,7 @@ class Arguments:
 
     @property
     def watch_s(self) -> float | None:
-        """Seconds between two updates with `--watch`, None without this option. The result is then shown once."""
+        """Seconds between two updates with `--watch`. None without this option: the result is shown once."""
         if self.watch is None:
             return None
         return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)

@@ -20,7 +20,8 @@ ResetPlan = dict[TopicPartition, int]
 def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
     """Return {partition: new start offset}, sorted by topic and partition. Offsets are not changed yet.
 
-    Raise CommandError for an invalid option or file, and KafkaError if a request fails or a partition is not available.
+    Print a warning for each offset that differs from the requested one. Raise CommandError for an invalid option or
+    file, and KafkaError if a request fails or a partition is not available.
     """
     (group_id,) = arguments.group
     wanted: Mapping[TopicPartition, int] | None = None

@@ -22,7 +22,8 @@ _COLUMNS = (
 def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
     """Print the new start offsets and, with `--execute`, set them. If the group does not exist, `--execute` creates it.
 
-    Return exit code 1 if an offset could not be set, otherwise 0. Print such an offset as an error.
+    Return exit code 1 if an offset could not be set, otherwise 0. Print such an offset as an error. Raise CommandError
+    if the group has members or if there is no offset to set.
     """
     (group_id,) = arguments.group
     group = admin.describe_groups([group_id], missing_ok=True).get(group_id)

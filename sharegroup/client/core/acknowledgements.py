@@ -35,7 +35,10 @@ class Acknowledgements(NamedTuple):
     unused: Collection[int] = ()
 
     def followed_by(self, newer: Acknowledgements) -> Acknowledgements:
-        """Return both sets of acknowledgements as one. For an offset that is in both, the newer type applies."""
+        """Return both sets of acknowledgements as one, with the deadline of `newer`.
+
+        For an offset that is in both, the type in `newer` applies.
+        """
         unused = {*self.unused}.difference(newer.types).union(newer.unused)
         return newer._replace(types={**self.types, **newer.types}, unused=unused)
 

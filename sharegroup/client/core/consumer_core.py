@@ -1,7 +1,7 @@
 """The logic of a share consumer, without I/O. It combines membership, share sessions and the consumer's records.
 
-The host (`AsyncShareConsumer`) sends the requests. Two threads may use the core at the same time. One thread applies
-fetch responses. On the other thread, the application acknowledges or decodes other records.
+The host (`AsyncShareConsumer`) sends the requests. Two threads may use the core at the same time: while one thread
+applies a fetch response, the application's thread may acknowledge or decode records of earlier responses.
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ class ConsumerCore:
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
 
     def begin_handling(self) -> ConsumerSettings:
-        """Switch to explicit mode for a handler loop, which polls while it holds records. Return the new settings."""
+        """Switch to explicit mode for a handler loop, which polls while it holds records. Return the new settings.
+
+        From now on, polls do not require that earlier records are acknowledged, and never return renewed records.
+        """
         self._settings = dataclasses.replace(self._settings, share_acknowledgement_mode="explicit")
         self.in_hand.keeps_renewed = True
         return self._settings
@@ -160,7 +163,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the fetched records that are not decoded. `plan_fetches` may then use their leaders."""
+        """Remove and return the fetched records that are not decoded. Their leaders may then be fetched from again."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -179,7 +182,10 @@ class ConsumerCore:
         ]
 
     def add_decoded(self, decoded: Iterable[tuple[Delivery, Decoded]], now_ms: int) -> None:
-        """Store decoded records for delivery. Acknowledge gaps and records that could not be decoded."""
+        """Store decoded records for delivery. Acknowledge gaps and records that could not be decoded.
+
+        Records whose locks may have ended are dropped without an acknowledgement.
+        """
         for delivery, found in decoded:
             if not self._has_ended(delivery, now_ms):  # else it is not acknowledged either
                 self._add_decoded(delivery, found, now_ms)
@@ -224,7 +230,10 @@ class ConsumerCore:
         self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
-        """Return the fetched records for a poll. From now on, the application holds these records."""
+        """Return the fetched records for a poll, in record_limit mode at most `max_poll_records`.
+
+        From now on, the application holds these records.
+        """
         limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
         records = self.fetched.pop(limit)
         self.in_hand.deliver(records)
@@ -238,7 +247,10 @@ class ConsumerCore:
         self._delivered_ms = now_ms
 
     def deliver_one(self, now_ms: int) -> Record[Any] | None:
-        """Return the next fetched record, now held by the application; None if the consumer's iterator must poll."""
+        """Return the next fetched record, now held by the application; None if the consumer's iterator must poll.
+
+        Records whose locks may have ended are dropped.
+        """
         while (record := self.fetched.pop_polled()) is not None:
             if not self._has_ended(record.delivery, now_ms):
                 self.in_hand.deliver((record,))
@@ -359,9 +371,9 @@ class ConsumerCore:
     def may_fetch_ahead(self) -> bool:
         """Whether records may be fetched before the next poll.
 
-        This is allowed if the application processes records quickly, compared to their lock duration. Otherwise the
-        locks of the fetched records could expire before the next poll. It is not needed for a handler loop, which polls
-        while it processes records.
+        This is allowed if the application processed the previous records within a quarter of the lock duration. If it
+        is slower, the locks of the fetched records could expire before the next poll. For a handler loop, it is never
+        allowed, because the loop polls while it processes records.
         """
         if self.lock_timeout_ms is None or self._processing_ms is None or self.is_handling:
             return False

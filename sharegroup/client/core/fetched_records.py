@@ -1,8 +1,8 @@
 """A queue of fetched records that the application has not received yet.
 
-Records that were fetched before the next poll wait in this queue. An iteration (`for record in consumer`) receives the
-records one by one, but only the records that were in the queue at its last poll. Records that arrive later wait until
-the iteration polls again. This poll first acknowledges the earlier records.
+Fetched records wait in this queue for a poll. An iteration (`for record in consumer`) receives the records one by one,
+but only those that were in the queue at its last poll. Records that arrive later wait until the iteration polls again.
+The new poll first acknowledges the records that the iteration has received.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class FetchedRecords:
         self._records.extend(records)
 
     def pop(self, limit: int) -> list[Record[Any]]:
-        """Remove and return the first records, up to `limit`, for a poll. No record counts as polled afterwards."""
+        """Remove and return the first records, up to `limit`, for a poll.
+
+        A running iteration must then poll before it receives any of the remaining records.
+        """
         self._polled = 0
         return [self._records.popleft() for _ in range(min(limit, len(self._records)))]
 

@@ -115,7 +115,7 @@ class Membership:
         return request
 
     def on_response(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
-        """Apply the response to a heartbeat."""
+        """Apply the response to a heartbeat: its member epoch, interval and assignment, or its error."""
         code = response.error_code
         if code:
             self._on_error(error_code(code), response.error_message or "", now_ms)

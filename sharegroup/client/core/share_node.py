@@ -133,9 +133,9 @@ class ShareNode:
     def fetch(self, wanted: Collection[TopicIdPartition], limits: FetchLimits) -> ShareFetchRequest:
         """Return a fetch request for these partitions, which also contains the queued acknowledgements.
 
-        The request opens the session or changes its partitions. The server adds every partition in the request to the
-        session. Partitions that the request contains only for acknowledgements are therefore also in its list of
-        forgotten partitions.
+        The request opens the session, or continues it and changes its partitions to `wanted`. The server adds every
+        partition in the request to the session. Partitions that the request contains only for acknowledgements are
+        therefore also in the request's list of forgotten partitions.
         """
         sent = self._take(has_fetch=True)
         new = [source for source in wanted if source not in self.partitions]
@@ -219,7 +219,7 @@ class ShareNode:
     def on_lost(self, reason: str) -> None:
         """End the session, because the connection was lost or a request received no response.
 
-        The acknowledgements that were sent in this request fail.
+        Acknowledgements that were sent without receiving a response fail.
         """
         self._fail(
             RequestError(
@@ -239,10 +239,11 @@ class ShareNode:
     def _shows_backlog(self, answer: FetchAnswer) -> bool:
         """Return whether a response indicates that the server has more records.
 
-        The response indicates this if it contains at least half of `max_records` records. It is also enough if it
-        contains at least half of one partition's part of `max_bytes`: a server divides `max_bytes` among the
-        partitions, and perhaps only one of them has records. If the fetch did not wait (`max_wait_ms` 0), one record is
-        enough.
+        This is so if the response contains records and at least one of these conditions is true:
+        - It contains at least half of `max_records` records.
+        - Its size is at least half of one partition's share of `max_bytes`. A server divides `max_bytes` among the
+          partitions, and perhaps only one of them has records.
+        - The fetch did not wait for records (`max_wait_ms` 0).
         """
         assert self._limits is not None
         is_half_full = 2 * answer.records >= self._limits.max_records
@@ -284,7 +285,7 @@ class ShareNode:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def _finish(self, errors: _Errors, now_ms: int, lock_timeout_ms: int) -> None:
-        """Create the results of the acknowledgements that were sent. After a retriable error, queue them again."""
+        """Create the results of the sent acknowledgements. Queue those again that may be retried (`may_retry`)."""
         sent, self._sent = self._sent, {}
         for source, acknowledged in sent.items():
             number, message = errors.get(

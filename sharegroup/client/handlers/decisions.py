@@ -1,4 +1,4 @@
-"""Exceptions that a handler may raise, and options that determine what happens to a record after an exception."""
+"""Exceptions that a handler may raise, and the options of a handler, such as its retries after an exception."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class HandlesRecords:
         max_processing_s: float = 600,
         on_error: Retry | None = None,
     ) -> Callable[[Function], Function]:
-        """Register a function, or a coroutine function, that `run` calls for each record.
+        """Return a decorator that registers a function, or a coroutine function, which `run` calls for each record.
 
         If the function returns, the record is accepted. If it raises `Reject(reason)`, the record is rejected. If it
         raises `Release(delay_s=...)`, the record is released. After any other exception, `on_error` determines whether
@@ -112,10 +112,11 @@ class HandlesRecords:
         max_processing_s: float = 600,
         on_error: Retry | None = None,
     ) -> Callable[[Function], Function]:
-        """Register a function that `run` calls with a list of at most `max_records` records.
+        """Return a decorator that registers a function, which `run` calls with a list of at most `max_records` records.
 
-        The function returns None if all records were processed, or {record: exception} for those that were not. A call
-        waits up to `max_wait_s` for a full list. The other options and errors are those of `handler`.
+        The function returns None if all records were processed, or {record: exception} for those that were not. An
+        exception that the function raises applies to all records of the list. A call waits up to `max_wait_s` for a
+        full list. The other options and errors are those of `handler`.
         """
         options = HandlerOptions(
             concurrency,
@@ -133,7 +134,7 @@ class HandlesRecords:
             self._stop()
 
     def _stops(self, stop: Callable[[], None]) -> None:
-        """Register the function that ends the current run. If `stop` has been called before, call the function now."""
+        """Store the function that ends the current run. If the consumer was already stopped, call the function now."""
         self._stop = stop
         if self._is_stopped:
             stop()

@@ -45,8 +45,8 @@ class HandlerRunner:
     async def run(self, drain_s: float) -> None:
         """Poll for records and call the handler until `stop` is called or a poll raises an error.
 
-        Then wait up to `drain_s` seconds for calls in progress, send the acknowledgements, and close the consumer. If a
-        poll raised an error, raise it afterwards.
+        Then wait up to `drain_s` seconds for calls in progress, and cancel those that take longer. Finally, send the
+        acknowledgements and close the consumer. If a poll raised an error, raise it afterwards.
         """
         self._loop = asyncio.get_running_loop()
         self._consumer.begin_handling()
@@ -117,7 +117,7 @@ class HandlerRunner:
         await self._consumer.commit_sync(10 * _TURN_MS / 1000)
 
     def _drain_turn(self) -> None:
-        """Do what is due during the shutdown: send acknowledgements without a poll, and release fetched records."""
+        """Send the acknowledgements and renewals that are due during the shutdown, and release fetched records."""
         self._turn()
         self._consumer.send_without_poll(is_last=True)
 

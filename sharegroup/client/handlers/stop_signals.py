@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def signals_call(stop: Callable[[], None]) -> Iterator[None]:
-    """Context manager that calls `stop` when SIGTERM or SIGINT arrives. Has no effect outside the main thread."""
+    """Return a context manager that calls `stop` when SIGTERM or SIGINT arrives.
+
+    On exit, the previous signal handlers are restored. Outside the main thread, it has no effect.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -143,7 +143,7 @@ class WorkQueue:
                 self._decide(item, AcknowledgeType.RELEASE)
 
     def start_calls(self, now_ms: int) -> list[Call]:
-        """Return the calls to start now. From now on, these calls count as started."""
+        """Return the calls that the caller must start now. They are included in `running` until `finish_call`."""
         for item in self._waiting:
             if item.phase is _Phase.RETRYING and item.due_ms <= now_ms:
                 item.phase, item.queued_ms = _Phase.QUEUED, now_ms - self._options.max_wait_ms
@@ -154,7 +154,7 @@ class WorkQueue:
         return calls
 
     def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
-        """Record that a call has ended.
+        """Record that a call has ended, and decide whether its records are acknowledged, retried or released later.
 
         `errors` is {index of a record in the call: exception} for the records that were not processed.
         """
@@ -177,7 +177,8 @@ class WorkQueue:
     def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> None:
         """Apply the results of renewals, and remove records that the consumer no longer holds.
 
-        `possession` returns whether the consumer holds a record, is renewing it, or has lost it.
+        `possession` returns whether the consumer holds a record, is renewing it, or has lost it. The `cancelled` event
+        of each removed record is set.
         """
         may_expire = self._lock_ms is not None and now_ms >= self._lock_ms
         expired = [item for item in self._held.values() if _has_expired(item, now_ms)] if may_expire else []

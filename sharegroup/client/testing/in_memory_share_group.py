@@ -129,7 +129,7 @@ class InMemoryShareGroup:
     # -- Connector -----------------------------------------------------------------------------------------------------
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> _Connection:
-        """Implement Connector. Every address leads to this group."""
+        """Return a connection to this group, whatever the address. Only the client id of `settings` is used."""
         with self._lock:
             connection = _Connection(self, next(self._connection_ids), str(settings.get("client_id", "")))
             self._connections[connection.id] = connection
@@ -247,7 +247,7 @@ class InMemoryShareGroup:
         return acknowledge_response(self._lock_timeout_ms, None, errors)
 
     def _apply_acknowledgements(self, session: ShareSession, kind: ContextKind, request: Any) -> AcknowledgeErrors:
-        """Apply the acknowledgements of a request.
+        """Apply the acknowledgements of a request, and return their results.
 
         If the request ends the session, release the member's other records.
         """
@@ -316,14 +316,14 @@ class _Connection:
         self.loop, self.changed = asyncio.get_running_loop(), asyncio.Event()
 
     async def ask(self, request: ApiMessage, response: Any, version: int, timeout_s: float = 30.0) -> Any:
-        """Implement Connection."""
+        """Let the group process a request, and return the response. Raises UpstreamUnavailableError after `close`."""
         await asyncio.sleep(0)
         if not self.is_open:
             raise UpstreamUnavailableError("the connection is closed")
         return await self._group.respond(self, request)
 
     def close(self) -> None:
-        """Implement Connection."""
+        """Close the connection. The group ends its share sessions and releases the records of their members."""
         if self.is_open:
             self.is_open = False
             self._group.disconnect(self)

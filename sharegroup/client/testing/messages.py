@@ -120,7 +120,10 @@ def fetch_response(
     errors: AcknowledgeErrors | None = None,
     fetched: Mapping[TopicIdPartition, Fetched] | None = None,
 ) -> ShareFetchResponse:
-    """Return a ShareFetch response with an entry for each partition that was acknowledged or fetched."""
+    """Return a ShareFetch response with an entry for each partition that was acknowledged or fetched.
+
+    `problem` is the error of the whole request.
+    """
     errors, fetched = errors or {}, fetched or {}
     entries = {}
     for key in dict.fromkeys([*fetched, *errors]):

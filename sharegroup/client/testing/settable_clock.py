@@ -33,7 +33,7 @@ class SettableClock:
         self._waits: set[_Wait] = set()
 
     def now_ms(self) -> int:
-        """Implement Clock."""
+        """Return the machine's steady time in ms, plus the total duration by which the clock was advanced."""
         return steady_ms() + self._advanced_ms
 
     def advance(self, duration_ms: int) -> None:
@@ -47,7 +47,7 @@ class SettableClock:
             call_soon(wait.loop, self._reschedule, wait)
 
     async def wait(self, event: asyncio.Event, until_ms: int | None, is_idle: bool = False) -> None:
-        """Implement Clock."""
+        """Wait as described in `Clock.wait`. `advance` can end the wait, and `skips_delays` skips an idle wait."""
         if until_ms is None:
             await event.wait()
             return

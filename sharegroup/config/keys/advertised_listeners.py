@@ -27,7 +27,10 @@ class AdvertisedListeners:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the value of the config key. An empty value has no addresses. Raise ValueError if it is invalid."""
+        """Parse the value of the config key. Raise ValueError if it is invalid.
+
+        An empty text results in no addresses.
+        """
         named: dict[str, str] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
             found = _ENTRY.fullmatch(entry)
@@ -44,8 +47,8 @@ class AdvertisedListeners:
     def address(self, listener: int | str, port: int, hostname: str) -> tuple[str, int] | None:
         """Return the advertised (host, port) of a listener, None if none is configured for it.
 
-        `listener` is a broker id or STANDBY, and `port` is the port that it listens on. `port` and `hostname` replace
-        the placeholders of a template.
+        `listener` is a broker id or STANDBY, and `port` is the port that it listens on. `listener`, `port` and
+        `hostname` replace the placeholders of the template. Raise ValueError if the result is not HOST:PORT.
         """
         template = self._named.get(str(listener), self._others)
         return _address(template, str(listener), port, hostname) if template else None

@@ -56,9 +56,9 @@ class CellsConfig(ConfigFamily):
     def cell_of(self, group_id: str) -> str:
         """Return the cell of a group. Without cells, return NO_CELL.
 
-        If `group.cells` lists the group, this is its cell there. Otherwise it is the cell with the highest SHA-256 hash
-        of "cell\\ngroup". When a cell is added, some groups move to the new cell, and no group moves between the
-        existing cells.
+        A group in `group.cells` has the cell that is listed there. Any other group has the cell for which the SHA-256
+        hash of "cell\\ngroup" is the highest. When a cell is added, some groups move to the new cell, and no group
+        moves between the existing cells.
         """
         if group_id in self.groups:
             return self.groups[group_id]
@@ -79,7 +79,8 @@ class CellsConfig(ConfigFamily):
 def job_of_cell(job: JobConfig, cell: str) -> JobConfig:
     """Return the section `job` for a cell. If `cell` is NO_CELL, return `job` unchanged.
 
-    The cell has subfolders in the folders of `job`, and its topic names end with the cell's name.
+    The tables and checkpoints of the cell are in subfolders of those of `job`. The names of its topics end with the
+    cell's name.
     """
     if cell == NO_CELL:
         return job

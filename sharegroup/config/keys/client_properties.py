@@ -129,7 +129,7 @@ _INLINE = {
 
 
 def property_problems(properties: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each invalid property. It does not contain the value, which may be a password."""
+    """Return sentences about invalid or missing properties. They contain no values, which may be passwords."""
     problems = [problem for name, text in properties.items() if (problem := _problem(name, text))]
     for store, instead in _STORES.items():
         if not _is_pem(properties, store) and instead not in properties:

@@ -12,7 +12,7 @@ from sharegroup.config.keys.login_names import ALGORITHMS, MECHANISMS, Algorithm
 
 
 class UpstreamIdentity(str, Enum):
-    """The identity with which the gateway forwards requests to the brokers."""
+    """The identity with which requests are forwarded to the brokers: the gateway's own, or that of each client."""
 
     GATEWAY = "gateway"
     CLIENT = "client"

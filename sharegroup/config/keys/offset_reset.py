@@ -21,7 +21,8 @@ class OffsetResetStrategy(str, Enum):
 class AutoOffsetReset(NamedTuple):
     """The parsed value of share.auto.offset.reset.
 
-    `duration_ms` is None, except for BY_DURATION: reading then starts with the first record that is at most this old.
+    `duration_ms` is set only for BY_DURATION. With this strategy, reading starts with the first record that is at most
+    `duration_ms` old.
     """
 
     strategy: OffsetResetStrategy

@@ -46,7 +46,10 @@ def _assignor(value: object) -> object:
 
 
 def _assignors(value: object) -> tuple[str, ...]:
-    """Parse Kafka's LIST of assignors. Whether a class exists is only checked when the job starts."""
+    """Parse Kafka's LIST of assignors: built-in names, or names of classes.
+
+    The job checks at its start that the classes exist.
+    """
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError("Not a list")

@@ -103,7 +103,8 @@ def delta_options(options: Mapping[str, str], path: str) -> dict[str, str]:
 def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
     """Return Hadoop's properties for options of delta-rs.
 
-    As in delta-rs, custom endpoints are accessed in path style by default.
+    As in delta-rs, custom endpoints are accessed in path style by default. Options with the prefix `fs.` are returned
+    unchanged.
     """
     by_name = {name.lower(): text for name, text in options.items()}
     found = {hadoop: by_name[name] for name, hadoop in _TO_S3A.items() if name in by_name}

@@ -41,7 +41,10 @@ class Change:
         self.after = before
 
     def add(self, record: Record) -> None:
-        """Add a record. It replaces an earlier record with the same key, because each record contains a whole row."""
+        """Add a record and apply it to `after`.
+
+        It replaces an earlier record with the same key, because each record contains a whole row.
+        """
         if self.after is self._before:
             self.after = self._before.copy()
         self.after.replay(record)

@@ -43,8 +43,10 @@ class GroupMetadata:
         targets: The assignment that each member receives with its next heartbeat, by member id.
         session_deadlines: The time at which each member's session ends, by member id.
         deadline_receivers: A pair for each member, by member id. The first value is the requester (`reply_to`) that
-            received the last heartbeat response. The second value is the member's latest session deadline that any
-            other requester received. Until then, that requester may rely on the member's session.
+            received the last heartbeat response: the member or its gateway. It is "" if this is not known. The second
+            value is the latest session deadline of the member that any other gateway has received, or 0. Until this
+            deadline, that gateway may still give early answers to the member's acknowledgements, unless the member is
+            static.
         share_partitions: The last record of each share-partition, by topic id and partition. For each topic name, at
             most one topic id has share-partitions that are not DELETING.
         configs: The config values that requests have set, by config name. They are kept when the group is deleted.
@@ -55,8 +57,9 @@ class GroupMetadata:
         departed: The ids of the members that left since the assignor's last run.
         static_members: The member id of each static member, by group instance id (KIP-345).
         initializing_since_ms: The time at which the assignor began to wait for share-partitions to be initialized, or
-            None if it does not wait. If a run of the assignor is pending, the wait began when a heartbeat discovered
-            the share-partitions. Otherwise it began when the first share-partition of a topic was initialized.
+            None if it does not wait. A pending run of the assignor waits since a heartbeat discovered new
+            share-partitions. If no run is pending, the assignor waits for the rest of a topic since the first of its
+            share-partitions was initialized.
     """
 
     group_id: str
@@ -213,8 +216,9 @@ class GroupMetadata:
     def _replay_group(self, record: ShareGroupRecord) -> None:
         """Apply a group record.
 
-        A dead group keeps its epochs. Requests of former members are therefore still rejected after a member joins the
-        group again. The group also keeps its configs, and the share-partitions whose states are not deleted yet.
+        A dead group keeps its epochs, which continue to rise when a member joins the group again. Requests with the
+        epochs of former members are therefore still rejected. The group also keeps its configs, the ids of deleted
+        topics, and the share-partitions whose states are not deleted yet. Its members are removed.
         """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch

@@ -53,7 +53,7 @@ def check_capacity(group: GroupMetadata, max_size: int) -> None:
 def get_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
     """Return the member of the group with this id.
 
-    Raises RequestError: GROUP_ID_NOT_FOUND for an unknown group, UNKNOWN_MEMBER_ID for an unknown member.
+    Raises RequestError: GROUP_ID_NOT_FOUND for an unknown or deleted group, UNKNOWN_MEMBER_ID for an unknown member.
     """
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")

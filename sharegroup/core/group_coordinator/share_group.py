@@ -10,9 +10,9 @@ Epochs. The *group epoch* rises when members, subscriptions, partitions, the set
 assignor change. When the assignor has run, the *assignment epoch* becomes equal to the group epoch (`target_assignment`
 defines the times of runs). A heartbeat runs the assignor if a run is due. After other handlers, and at
 `assignment_deadline_ms`, the caller calls `update_assignment`. When all share-partitions of a topic are initialized,
-the group epoch rises once, so that members are assigned the whole topic in one step. If a heartbeat of an existing
-member discovers the topic, the group epoch rises at this heartbeat instead. The assignor runs for that epoch when the
-topic is initialized.
+the group epoch rises once, so that members are assigned the whole topic in one step. If a heartbeat discovers the topic
+and changes neither the members nor a subscription, the group epoch rises at this heartbeat instead. The assignor runs
+for that epoch when the topic is initialized.
 
 Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
 nothing has to be revoked first: records of a share-partition that the member no longer reads stay locked for it, and
@@ -162,7 +162,7 @@ class ShareGroup:
         return _is_initializing(member, group) or (is_run_pending(group) and not group.targets[member_id])
 
     def replay(self, record: Record) -> None:
-        """Apply one record. No other method changes the group."""
+        """Apply one record. The group changes only through this method."""
         self.metadata.replay(record)
 
     def apply(self, result: CoordinatorResult) -> None:
@@ -219,7 +219,7 @@ class ShareGroup:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the group and all its share-partitions are deleted. Only its epochs and configs are left."""
+        """Whether the group and all its share-partitions are deleted, so that only its epochs and configs are left."""
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
     def handle_deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
@@ -236,11 +236,13 @@ class ShareGroup:
     def handle_initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
         """Handle the notice that the initial states of share-partitions are durable, so that they can be assigned.
 
-        Each share-partition is (topic id, partition, state_epoch). The notice changes nothing if it is repeated, has an
-        older state epoch, or names an unknown share-partition. The group epoch rises when all share-partitions of a
-        topic are initialized. If that takes too long, `update_assignment` raises it. It does not rise if a run of the
-        assignor is already pending. If the pending run waits for share-partitions, the wait ends when all of them are
-        initialized.
+        Each share-partition is (topic id, partition, state_epoch). It is skipped if it is unknown or already
+        initialized, or if its state epoch is older than the recorded one.
+
+        If no run of the assignor is pending, the group epoch rises when all share-partitions of a topic are
+        initialized. If the rest of a topic takes longer than `INITIALIZING_MS`, `update_assignment` raises the epoch.
+        If a run is already pending, the epoch does not rise. If that run waits for share-partitions, the wait ends when
+        all of them are initialized.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -322,7 +324,7 @@ class ShareGroup:
         Such a gateway may respond to the member's acknowledgements before the job has processed them. It may do so
         until the session deadline that it received, or until it is notified of the departure. Until that time, the
         member's records must stay locked. Gateways never do this for a static member, because its next process may join
-        through any gateway at any time.
+        through any gateway at any time. The result is also False if the member sends its request rows itself.
         """
         if member.is_static:
             return False
@@ -443,7 +445,8 @@ class ShareGroup:
 def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int) -> ShareGroupMemberRecord:
     """Return the member with the fields of the request. Fields that are None in the request do not change.
 
-    Topics that the member no longer subscribes to leave its assignment before the assignor runs (KIP-848).
+    Topics that the member no longer subscribes to are removed from its assignment immediately, before the assignor runs
+    (KIP-848). If another process joined as the member, `append_ms` is stored as the time of its join.
     """
     names = request.subscribed_topic_names
     if names is not None:

@@ -36,7 +36,8 @@ def resolve_member_id(group: GroupMetadata, request: HeartbeatRequest, is_join: 
     static member sends no member id, the id is derived from the request, so that a repeated micro-batch derives the
     same id.
 
-    Raises RequestError (FENCED_INSTANCE_ID) if the member id and the instance id belong to different members.
+    Raises RequestError (FENCED_INSTANCE_ID) if the request has a known instance id with another member id, or joins
+    with a new instance id and the member id of an existing member.
     """
     name = request.group_instance_id
     if name is None:
@@ -63,7 +64,7 @@ def check_identity(member: ShareGroupMemberRecord, request: HeartbeatRequest) ->
 
 
 def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> None:
-    """Raise RequestError (FENCED_INSTANCE_ID) if the request comes from an earlier process of the member."""
+    """Raise RequestError (FENCED_INSTANCE_ID) if the sender was replaced as the member or has left for a restart."""
     if request.incarnation_id in (None, member.incarnation_id) or member.incarnation_id is None:
         return
     reason = (

@@ -5,9 +5,9 @@ at most one run per share.assignment.interval.ms, so that 50 members that join t
 "Assignment batching"). A run without share-partitions or without members does not start an interval, so the run for the
 first share-partition or member is immediate.
 
-If a heartbeat discovers share-partitions, the run waits until all of them are initialized, but at most DISCOVERY_MS. A
-new topic therefore raises the group epoch only once, as in Kafka, and members receive all its partitions in one step. A
-run for any other change does not wait for initializations.
+If a heartbeat discovers share-partitions and changes nothing else, the run waits until all of them are initialized, but
+at most DISCOVERY_MS. A new topic therefore raises the group epoch only once, as in Kafka, and members receive all its
+partitions in one step. A run for any other change does not wait for initializations.
 
 A run is also immediate if a member has left since the last run and joined again. The member must get a higher epoch
 than before, because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).

@@ -37,7 +37,7 @@ class RejectedRequests(ABC):
         """Reject a request, and respond if the requester is known."""
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Process the rows of a micro-batch and return the effects."""
+        """Reject the request rows of a micro-batch, except probes, and return the effects."""
         output = Output(self._key, now_ms)
         for line in rows.sort_rows(lines):
             if line.request is not None:

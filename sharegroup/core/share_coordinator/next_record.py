@@ -90,10 +90,12 @@ def next_record(
 ) -> ShareGroupStateRecord:
     """Return the durable record of a write: an update or a snapshot (KIP-932, WriteShareGroupState).
 
-    `merged_batches` is called only for a snapshot. It returns all batches as they are after the write, or the previous
-    batches followed by the written ones. If batches overlap, `precedence` decides which of them is effective. Offsets
-    below the start offset are dropped. Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH
-    or FENCED_STATE_EPOCH for an epoch below the recorded one.
+    `merged_batches` is called only for a snapshot. It must return either all batches as they are after the write, or
+    the previous batches followed by the written ones. If batches overlap, `precedence` decides which of them is
+    effective. Offsets below the start offset are dropped.
+
+    Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH for an epoch
+    below the recorded one.
     """
     _check_not_negative("leader epoch", write.leader_epoch)
     _check_not_negative("state epoch", write.state_epoch)

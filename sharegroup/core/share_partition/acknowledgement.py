@@ -67,8 +67,8 @@ def acknowledge_batch(
     - `granted`: the delivery count that each offset had in the acknowledged delivery. If None, the counts are not
       checked.
 
-    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, if the delivery count of a record
-    differs from `granted`, or if an offset is acknowledged twice.
+    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold all of the records, if `granted` has another
+    delivery count or none for a record, or if the batch contains an offset up to `ended`.
     """
     for run_first, last, acknowledge_type in _runs_of_types(batch):
         if last < start_offset:

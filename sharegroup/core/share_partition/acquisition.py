@@ -4,10 +4,11 @@ See KIP-932, "Fetching and acquiring". `SharePartition.acquire` uses these funct
 records in flight.
 
 Throttling. Records that failed often are delivered in ever smaller portions. Otherwise one bad record could cause its
-neighbours to be archived (Kafka 4.2, not in the text of KIP-932). The unit is the *fetch batch*: the range that one
-fetch read from the log. Once a record has used half of its deliveries, a fetch acquires only a part of this record's
-fetch batch, and no other records. With a limit of 5, a batch of ten records is delivered as 10, 10, 10, then 5, then
-single records.
+neighbours to be archived, because they are delivered and released together with it (Kafka 4.2, not in the text of
+KIP-932). The new records that one fetch acquired together are a *fetch batch*. Once the delivery count of a record has
+reached half of its limit (`throttle_threshold`), a fetch acquires only a part of this record's fetch batch, and no
+other records. With a limit of 5, a batch of ten records is delivered three times as a whole, then five records
+together, and then single records.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _select_from_batch(
 
     Records that were delivered `threshold` times or more may be bad, so fewer records are delivered together with them.
     `batch_share` computes this lower maximum from the delivery count of the first such record. If the ranges before
-    that record have already reached it, only `room` applies, as in Kafka. `limit` is the delivery count limit.
+    that record already contain as many records as the lower maximum, only `room` applies, as in Kafka. A record with
+    only one delivery left is delivered alone. `limit` is the delivery count limit.
     """
     selected = 0
     share: int | None = None
@@ -128,7 +130,10 @@ def _fetch_batch(candidate: tuple[int, int, InFlightRecord]) -> tuple[int, int]:
 
 
 def throttle_threshold(delivery_count_limit: int) -> int:
-    """Return the delivery count from which on a record is delivered in smaller portions."""
+    """Return the lowest delivery count at which a record is delivered in smaller portions.
+
+    This is half of the limit, rounded up, but at least 2.
+    """
     return max(2, (delivery_count_limit + 1) // 2)
 
 

@@ -17,7 +17,9 @@ _LOWEST_THRESHOLD = 2
 
 
 class AvailableRecords(Generic[R]):
-    """AVAILABLE offset ranges with their records. Ranges that were delivered at least twice are indexed by count.
+    """AVAILABLE offset ranges with their records.
+
+    Ranges that were delivered at least twice are also indexed by delivery count.
 
     Attributes:
         count: The number of AVAILABLE records.

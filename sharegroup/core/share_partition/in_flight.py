@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A window is a list of pieces (`window_piece`) in offset order. No piece is empty. Between two micro-batches, each large
-piece is stored as a compressed text. A micro-batch decodes and encodes only the pieces that it uses. If every other
-record is acknowledged, a window may have 200,000 ranges. A micro-batch then still processes only a few hundred ranges.
+piece is stored as a compressed text. A micro-batch decodes and encodes only the pieces that it uses. If every second
+record is acknowledged, a window may have 200,000 ranges. Even then, a micro-batch processes only a few hundred ranges.
 
     piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         queries over all pieces use their summaries
 
@@ -12,7 +12,8 @@ record is acknowledged, a window may have 200,000 ranges. A micro-batch then sti
 
 Changes make pieces larger or smaller. `dump` therefore splits changed pieces that have more than twice `PIECE_RANGES`
 ranges, and merges small neighbours. Adjacent ranges with equal records are merged inside a piece, but not across
-pieces. Callers do not see the difference, because every result is merged again.
+pieces. Outcomes and stored states do not depend on the pieces, because transitions and state batches are merged across
+pieces.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class InFlight:
         """Raise IllegalTransitionError unless the transition is legal for all of its records.
 
         - Every record must be in `from_state`, and `record_state.TRANSITIONS` must allow the transition.
-        - Only FETCH and RESERVE may contain offsets that are not in flight yet, but none below `start_offset`.
+        - Offsets that are not in flight yet are legal only from AVAILABLE with the cause FETCH or RESERVE, and only at
+          or above `start_offset`.
         - From ACQUIRED, the causes RESERVE, ASSIGN and UNRESERVE require reserved records. All other causes require
           records that are not reserved.
         """
@@ -130,7 +132,7 @@ class InFlight:
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
         """Return the ranges within first..last, in offset order. None means no limit on that side.
 
-        The window must not be changed during the iteration.
+        A range that extends beyond first..last is shortened. The window must not be changed during the iteration.
         """
         pieces = self._pieces
         if len(pieces) == 1:
@@ -249,7 +251,7 @@ class InFlight:
         return any(member_id in piece.members for piece in self._pieces)
 
     def members(self) -> list[str]:
-        """Return the members that hold records, sorted."""
+        """Return the holders of records, sorted: ids of members, and `reserver_id`s of gateways."""
         return sorted({member for piece in self._pieces for member in piece.members})
 
     # -- between two micro-batches ---------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ class InFlight:
         return window
 
     def _counted(self, piece: WindowPiece, change: Callable[..., None], *arguments: Any) -> None:
-        """Call `change`, a method of `piece`. If the number of AVAILABLE records has been counted, update it."""
+        """Call `change`, a method of `piece`. Update the number of AVAILABLE records, if it has been counted before."""
         if self._available_count is None:
             change(*arguments)
         else:

@@ -14,12 +14,14 @@ class InFlightRecord(NamedTuple):
         state: One of the four record states of KIP-932.
         delivery_count: The number of deliveries, including the current one.
         member_id: For an ACQUIRED record, the member that holds the record, or the id of the gateway that has reserved
-            it (`reservation.reserver_id`). For an AVAILABLE record, the previous holder if its lock expired, it left
-            the group or its session was closed. Otherwise None.
-        lock_deadline_ms: The time at which the lock of an ACQUIRED record expires. None in other states.
+            it (`reservation.reserver_id`). For an AVAILABLE record, the previous holder if the record became AVAILABLE
+            because the lock expired, the holder left the group, or the holder's session ended. Otherwise None.
+        lock_deadline_ms: The time at which the lock of an ACQUIRED record expires; `reservation.NO_DEADLINE_MS` for a
+            reserved record. None in other states.
         batch_first: First offset of the record's fetch batch, which throttling uses (`acquisition`). The fetch batch is
             the range of new records that one fetch or one assignment delivered, or one batch of the loaded state.
-            Terminal and reserved records have -1, so that neighbouring ranges of such records can be merged.
+            Reserved records have -1. Terminal records have -1 too, unless there are loaded holes. With -1, neighbouring
+            ranges can be merged.
         batch_last: Last offset of the fetch batch, or -1 like `batch_first`.
     """
 

@@ -90,8 +90,9 @@ def unacquire_ranges(
 def undo_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
-    """Return the transitions that undo the deliveries `acquired`. Records that were delivered again since are left out.
+    """Return the transitions that undo the deliveries `acquired`.
 
+    Records that are finished, or were delivered again since, are left out. Offsets below `start_offset` are skipped.
     A record was not delivered again if it still has the delivery count in `acquired` and its last holder is still
     `member_id`. The count alone is not sufficient: if the delivery was undone already, the next delivery has the same
     count. Ranges may overlap.
@@ -132,7 +133,8 @@ def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetR
 def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
     """Return the transitions that archive unfinished records below the offset `below`.
 
-    Records that were never delivered get no transition. The caller removes them from the window with all the others.
+    Records that were never delivered get no transition. `SharePartition.replay` removes all records below `below` from
+    the window, with or without a transition.
     """
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):

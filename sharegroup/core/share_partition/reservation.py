@@ -156,7 +156,8 @@ def unreserve_ranges(
 def reassign_ranges(released: Iterable[Transition], member_id: str, deadline_ms: int) -> tuple[Transition, ...]:
     """Return the transitions that deliver released records to `member_id`. Their locks end at `deadline_ms`.
 
-    `released` are the transitions by which another member has just released the records. They must be applied first.
+    `released` are the transitions by which another member has just released the records. The caller must have applied
+    them before.
     """
     transitions: list[Transition] = []
     for first, last, _, _, _, _, count, _ in released:

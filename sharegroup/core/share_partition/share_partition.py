@@ -41,7 +41,7 @@ rule are visible to clients and are therefore implemented:
   limit on record locks.
 
 To extend the machine: a new cause or state goes into `record_state.TRANSITIONS`. A new field of a record goes into
-`InFlightRecord` and into both directions of the dump of a window piece.
+`InFlightRecord`, and into the functions that encode and decode the ranges of a window piece.
 """
 
 from __future__ import annotations
@@ -151,9 +151,10 @@ class SharePartition:
     ) -> SharePartition:
         """Create the share-partition from its durable state, as a leader does after ReadShareGroupState.
 
-        `batches` do not overlap. Offsets below `start_offset` are ignored. Offsets between the batches are holes. An
-        ACQUIRED batch keeps its member and lock deadline. An ACQUIRED batch without a member becomes AVAILABLE, because
-        nobody could acknowledge it. The start offset moves over finished records at the head. A log start above the
+        `batches` must not overlap. Offsets below `start_offset` are ignored. Offsets between the batches are holes. An
+        ACQUIRED batch keeps its member and lock deadline, and a reserved batch (delivery count 0) keeps its gateway. An
+        ACQUIRED batch without a member or lock deadline becomes AVAILABLE, because nobody could acknowledge it or its
+        lock would never end. The start offset moves over finished records at the head. A log start above the
         start offset takes effect with the first `acquire` or `move_log_start`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
@@ -224,7 +225,7 @@ class SharePartition:
         return self._window.available_count
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest lock deadline, also of lost records, or None if there is no lock.
+        """Return the earliest lock deadline, or None if there is no lock. Locks of lost records are included.
 
         The deadline of a reserved record is `NO_DEADLINE_MS`.
         """
@@ -265,10 +266,10 @@ class SharePartition:
         return ranges
 
     def next_fetch_offset(self) -> int:
-        """Return the lowest offset that a fetch would acquire.
+        """Return the lowest offset that a fetch could acquire.
 
-        This is the first offset that is AVAILABLE or in a loaded hole (an offset without a state), or else the end
-        offset.
+        This is the first offset that is AVAILABLE or in a loaded hole (an offset without a state). If there is no such
+        offset, it is the end offset.
         """
         offset = self._window.first_available
         if offset is None:
@@ -279,7 +280,10 @@ class SharePartition:
         return offset
 
     def has_available(self, config: SharePartitionConfig | None = None) -> bool:
-        """Return whether `acquire` would change the state. Without `config`, the limit on record locks is ignored."""
+        """Return whether `acquire` would acquire records, or move the start offset to the log start.
+
+        Without `config`, the limit on record locks is not checked.
+        """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
             return True
@@ -361,14 +365,15 @@ class SharePartition:
     ) -> Outcome:
         """Finish, release or renew records that `member_id` holds: all of `batches` or none.
 
-        `grants` are the acquired ranges that the request refers to, with their delivery counts. If a record has another
-        delivery count, it counts as not held by the member. Without `grants`, the delivery count is not checked.
-        Offsets below the start offset are skipped, whoever held them. RELEASE archives a record at the delivery count
-        limit. RENEW sets the deadline to `now_ms` + the lock duration. The response contains the renewed ranges.
+        `grants` are the acquired ranges that the request refers to, with their delivery counts. A record that has
+        another delivery count, or is in none of these ranges, is treated as not held by the member. Without `grants`,
+        the delivery count is not checked. Offsets below the start offset are skipped, whoever held them. RELEASE
+        archives a record at the delivery count limit. RENEW sets the deadline to `now_ms` + the lock duration. The
+        response contains the renewed ranges.
 
         Raises AcknowledgementRejected or another RequestError. The code is INVALID_REQUEST if batches fail the request
-        check or reach past the records in flight. The code is INVALID_RECORD_STATE if `member_id` does not hold a
-        record, or if the group does not allow RENEW.
+        check or reach past the records in flight. The code is INVALID_RECORD_STATE if `member_id` does not hold all of
+        the records, if an offset is acknowledged twice, or if the group does not allow RENEW.
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and has_renewals(batches):
@@ -422,9 +427,10 @@ class SharePartition:
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> Outcome:
-        """Reserve offsets after the end of the log until `reserver` (a `reserver_id`) holds at least `records` of them.
+        """Reserve offsets after the end of the log, so that `reserver` holds at least `records` reserved offsets.
 
-        At the limit on record locks, fewer offsets are reserved. While records can be acquired, none are reserved.
+        `reserver` is a `reserver_id`. If the limit on record locks leaves too few offsets, fewer are reserved. If the
+        limit is reached, or while records can be acquired, none are reserved.
         """
         if self.has_available(config):
             return Outcome()
@@ -440,8 +446,8 @@ class SharePartition:
         """Deliver records that are reserved for `reserver` to a member: all of `ranges` or none.
 
         The request was appended at `append_ms`. The locks run until `append_ms` + `lock_duration_ms`. Offsets below the
-        start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not reserved for
-        `reserver`.
+        start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if a record is not reserved for `reserver`,
+        or if ranges overlap.
         """
         transitions = assign_ranges(
             self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms
@@ -625,10 +631,11 @@ class SharePartition:
         return self.end_offset - self.start_offset if len(self._window) else int(self._all_lost)
 
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
-        """Raise RequestError if the batch does not fit the records in flight.
+        """Raise RequestError if the batch does not fit the records in flight, ignoring offsets below the start offset.
 
-        This is so if the batch begins before the first record in flight, or if its last offset is not in flight. A
-        reserved offset counts as not in flight.
+        - INVALID_RECORD_STATE: the batch begins before the first record in flight, or no record is in flight.
+        - INVALID_REQUEST: the last offset of the batch is not in flight, or is reserved. If no record is in flight
+          because all are lost (`_all_lost`), this code is used too.
         """
         first_known = self._window.first_offset
         if first_known is None:

@@ -39,7 +39,7 @@ class PieceSummary(NamedTuple):
         next_deadline_ms: The earliest lock deadline, or None if nothing is locked.
         available_count: The number of AVAILABLE records.
         first_available: The lowest AVAILABLE offset, or None if there is none.
-        most_delivered: The highest delivery count of an AVAILABLE record, or 0 if it is below 2 (not indexed).
+        most_delivered: The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once.
         members: The ids of the holders of records (members, and `reserver_id`s of gateways), sorted.
     """
 
@@ -118,7 +118,7 @@ class WindowPiece:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the piece has changed since it was closed."""
+        """Whether the piece has changed since it was last closed, or was never closed."""
         return self._closed is None
 
     def close(self) -> ClosedPiece:
@@ -166,7 +166,10 @@ class WindowPiece:
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])
 
     def _remove_from_indexes(self, first: int, last: int) -> None:
-        """Remove first..last from the indexes and from the count of finished records, but not from the ranges."""
+        """Remove first..last from the indexes and from the count of finished records, but not from the ranges.
+
+        Also open the piece and mark it as changed.
+        """
         records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):
             if old.state is ACQUIRED:
@@ -252,7 +255,7 @@ class WindowPiece:
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of an AVAILABLE record, or 0 if it is below 2 (not indexed)."""
+        """The highest delivery count of an AVAILABLE record, or 0 if none was delivered more than once."""
         return self._closed.summary.most_delivered if self._closed else self.available.most_delivered
 
     # -- open and closed -------------------------------------------------------------------------------------------
@@ -265,11 +268,12 @@ class WindowPiece:
 
 
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
-    """Encode the ranges as three lists: lengths, record numbers, and the distinct records.
+    """Encode the ranges as three lists: lengths, record numbers, and the distinct `InFlightRecord`s.
 
-    There is one length and one record number for each range and each hole. A record number is the index of a record
-    in the third list. Offsets are relative to the piece's first offset. A member that holds records is stored as
-    its index in `summary.members`, and a previous holder as its id.
+    The first two lists have one entry for each range and each hole, in the order of the offsets. The record number of a
+    range is the index of its `InFlightRecord` in the third list; that of a hole is `_HOLE`. In an encoded
+    `InFlightRecord`, the offsets of the fetch batch are relative to the piece's first offset. A member that holds
+    records is stored as its index in `summary.members`, a previous holder as its id, and no member as `_NOBODY`.
     """
     base = summary.first_offset
     lengths: list[int] = []

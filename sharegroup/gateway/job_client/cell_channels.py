@@ -15,8 +15,8 @@ class CellChannels:
     """A `JobChannel` that sends each request to the cell of its group. `cell_of` returns the cell of a group.
 
     The channels of the cells share an appender, the key of response rows, and the sequence of request ids. `subscribe`
-    registers a callback with every channel, because a request id does not identify the cell. After the response, it
-    removes the callback from all channels.
+    registers a callback with every channel, because a request id does not identify the cell. When the response arrives,
+    the callback is removed from all channels.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
@@ -96,9 +96,9 @@ class CellChannels:
         return sent
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Register a callback as `CellChannel.on_gateway` does.
+        """Register a callback for the announcements of all gateways. Its arguments are (row, append time in ms).
 
-        The callback receives each announcement once per cell.
+        The callback is called once per cell for each announcement.
         """
         for channel in self._channels.values():
             channel.on_gateway(callback)

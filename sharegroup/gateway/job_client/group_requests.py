@@ -77,7 +77,7 @@ class GroupRequests:
         )
 
     async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
-        """Rebalance a group (see `InvokeConsumerRebalanceRequest`). Return the members that this has removed."""
+        """Remove the static members that are away, run the assignor now, and return the removed members."""
         response = await self._request(InvokeConsumerRebalanceRequest(*self._row_header(group_id)))
         assert isinstance(response, InvokeConsumerRebalanceResponse)
         return response.removed

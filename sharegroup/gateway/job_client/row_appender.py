@@ -114,11 +114,11 @@ class JobLoadingError(JobUnavailableError):
 
 
 class PartitionCounts:
-    """The number of partitions of each topic that is used to choose the partition of a key.
+    """For each topic, the number of partitions from which the partition of a key is computed.
 
     The number does not grow when partitions are added to the topic. All rows with the same key thus stay in one
-    partition and keep their order. Rows in two partitions may be read in any order. The job could then read the end of
-    a share session before an acknowledgement of this session.
+    partition and keep their order. Rows in two partitions may be read in any order, so the job could read the end of a
+    share session before an acknowledgement of this session.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class PartitionCounts:
     def get(self, topic: str, count: int) -> int:
         """Store `count`, the current number of partitions of a topic, and return the number to use.
 
-        This is the lowest count so far. `count` is lower than before if the topic was created again with fewer
+        The result is the lowest count so far. `count` is lower than before if the topic was created again with fewer
         partitions.
         """
         kept = min(count, self._counts.get(topic, count))
@@ -381,7 +381,8 @@ class _PartitionQueue:
     async def _append(self, batch: _Batch) -> int:
         """Send the batch repeatedly until it is in the log. Return its append time in ms, or -1 if it is unknown.
 
-        Raises JobUnavailableError if the broker rejects the batch with an error that is not retriable.
+        Raises JobUnavailableError if the broker rejects the batch with an error that is not retriable, if the deadline
+        of the batch has passed, or after a call of `drop`.
 
         A broker that has lost its producer state also rejects the batch. If all attempts so far ended this way, the
         batch is not in the log, and it is sent again with a new producer id. Otherwise the batch is abandoned: an
@@ -418,7 +419,8 @@ class _PartitionQueue:
     async def _produce(self, batch: _Batch) -> _Produced:
         """Make one attempt to send the batch and return the broker's response for the partition.
 
-        Raises UpstreamUnavailableError if the leader does not respond.
+        Raises UpstreamUnavailableError if the leader is unknown or does not respond. If a producer id must be requested
+        first, the errors of `_new_producer` are raised as well.
         """
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0

@@ -1,7 +1,8 @@
 """Rules for the APIs that manage the brokers' ACLs.
 
-ACLs that name an internal topic of the job are rejected in requests, and removed from responses. A pattern such as `*`,
-which matches internal topics and other topics, is accepted. It requires Alter on the cluster.
+A request that names an internal topic of the job is rejected. ACLs of such topics are removed from responses. A pattern
+such as `*` is accepted, although it also matches internal topics, because every change of ACLs requires Alter on the
+cluster.
 """
 
 from collections.abc import Callable
@@ -52,7 +53,7 @@ def _reject_all(
 ) -> None:
     """Reject the whole request if the caller may not alter ACLs, or if an entry names an internal topic of the job.
 
-    The other entries cannot be forwarded alone, because the client matches results to entries by position.
+    The allowed entries are not forwarded alone, because the client matches results to entries by position.
 
     `named` contains (resource type, resource name) of each entry. `answered` is the name of the response field for the
     results. `answer(error code)` returns the result for a rejected entry.
@@ -65,7 +66,7 @@ def _reject_all(
 
 
 def _hidden(rights: RequestRights, resource_type: int, name: str | None) -> ErrorCode | None:
-    """Return an error if an ACL pattern names an internal topic of the job, else None."""
+    """Return an error if an ACL pattern names an internal topic of the job, else None. Record the denial."""
     return rights.reject_internal_topic(name) if resource_type in (ANY, TOPIC) and name is not None else None
 
 

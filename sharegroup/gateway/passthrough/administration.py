@@ -34,7 +34,7 @@ def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], c
     """Require one right for the whole request. If the caller lacks it, the response has an error for each entry.
 
     `asked` is the name of the request field with the entries, and `answered` that of the response field. `answer`
-    returns the response entry for an entry of the request. The error code is added afterwards.
+    returns the response entry for an entry of the request. This function sets the error code in it.
     """
     code = case.rights.authorize(need)
     if code is None:
@@ -46,7 +46,10 @@ def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], c
 
 
 def _with_topics(need: Need, lists: TopicFields, case: RequestUnderCheck) -> None:
-    """Require one right for the whole request, and reject each topic that is an internal topic of the job."""
+    """Require the right `need` for the whole request. If it is granted, reject the job's internal topics.
+
+    If it is denied, nothing is forwarded, and the response has a top-level error and an error for each partition.
+    """
     code = case.rights.authorize(need)
     if code is not None:
         errors = lists.topic_errors(getattr(case.body, lists.request_topics) or (), code)
@@ -58,7 +61,7 @@ def _with_topics(need: Need, lists: TopicFields, case: RequestUnderCheck) -> Non
 def _elect(case: RequestUnderCheck) -> None:
     """Authorize ElectLeaders.
 
-    A request without topics concerns all topics. Internal topics of the job are removed from the response.
+    A request without topics concerns all topics. In this case, the job's internal topics are removed from the response.
     """
     _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
     if case.is_forwarded and case.body.topic_partitions is None:

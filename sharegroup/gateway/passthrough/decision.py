@@ -45,7 +45,7 @@ def authorize_request(
     Raises:
         MalformedRequestError: the request cannot be decoded or is too large.
         UnknownVersionError: the rule does not support the API version.
-        RequestError: records of a Produce with acks=0, which has no response, are rejected.
+        RequestError: a Produce with acks=0 contains rejected records. It has no response that could report the error.
     """
     if rule.check is None:
         return PassthroughDecision(frame)

@@ -44,10 +44,10 @@ def reject_entries(
     response_field: str,
     make_error: Callable[[Any, ErrorCode], Any],
 ) -> None:
-    """Remove the entries that `check` rejects from the list `request_field` of the request.
+    """Remove each entry for which `check` returns an error from the list `request_field` of the request.
 
-    For each of them, append the entry that `make_error` returns to the list `response_field` of the response. If all
-    entries are rejected, the request is not forwarded.
+    For each removed entry, the result of `make_error` is appended to the list `response_field` of the response. If all
+    entries are removed, the request is not forwarded.
     """
     allowed, rejected = split_rejected(getattr(case.body, request_field) or (), check)
     if rejected:
@@ -77,10 +77,11 @@ def topic_name(topic: Any, version: int, name: str, rights: RequestRights) -> st
 class TopicFields:
     """The names of the fields that contain topics and partitions, in a request and in its response.
 
-    Attributes that begin with `response_` are fields of the response.
+    `request_topics`, `name` and `partitions` are fields of the request. Attributes that begin with `response_` are
+    fields of the response.
 
     Attributes:
-        container: the class of the object in the response that has the list of topics.
+        container: the class of the response, or of the part of the response that has the list of topics.
         index: the field with the partition number in the request; empty if the partitions are plain numbers.
         error: the field with the error code of a partition in the response.
         blank: {response field: value} to set for a rejected partition, where the field's default would be wrong.
@@ -108,7 +109,7 @@ class TopicFields:
         return check
 
     def reject_topics(self, case: RequestUnderCheck, check: EntryCheck) -> None:
-        """Remove the topics that `check` rejects from the request, and add their errors to the response.
+        """Remove each topic for which `check` returns an error from the request, and add the error to the response.
 
         If no topic is left, the request is not forwarded.
         """

@@ -32,8 +32,8 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 class _Creation:
     """Describes how to recognise requests of one API that create a group, and how to reject them.
 
-    The request begins with several strings. From version `since` on, `gap` other bytes and an int32 (member epoch or
-    generation) follow.
+    The body of the request begins with one or more strings. From version `since` on, they are followed by `gap` other
+    bytes and then an int32, which is the member epoch or the generation.
 
     Attributes:
         reject: rejects the request.
@@ -53,9 +53,9 @@ class _Creation:
 
 
 def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
-    """Return the id of the group that the request creates unless this group exists.
+    """Return the id of the group that the brokers would create for this request if it did not exist.
 
-    Return None if the request never creates a group. Raises MalformedRequestError if the request cannot be decoded.
+    Return None if the request cannot create a group. Raises MalformedRequestError if the request cannot be decoded.
     """
     creation = _CREATIONS.get(header.api_key)
     request = RULES[header.api_key].request if creation is not None else None
@@ -74,9 +74,9 @@ def reject_group_creation(
 ) -> PassthroughDecision:
     """Return the rejection of a request that would create a group with the id of a share group.
 
-    The caller must have checked that such a share group exists. `passage` is the result of authorizing the request. If
-    it adds errors to the response, the result contains them too. Raises MalformedRequestError if the request cannot be
-    decoded.
+    The caller must have checked that such a share group exists. `passage` is the decision of `authorize_request` to
+    forward the request. If that decision adds errors of rejected entries to the response, the rejection contains these
+    errors too. Raises MalformedRequestError if the request cannot be decoded.
     """
     assert passage.frame is not None
     rule = replace(RULES[header.api_key], check=_CREATIONS[header.api_key].reject)

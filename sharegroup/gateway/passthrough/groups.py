@@ -48,10 +48,10 @@ def _with_operations(response: Any, rights: RequestRights) -> None:
 
 
 def _consumer_heartbeat(case: RequestUnderCheck) -> None:
-    """Authorize ConsumerGroupHeartbeat. Remove topics that the member may not describe from the assignment.
+    """Authorize ConsumerGroupHeartbeat, and make the assignment in the response contain only permitted topics.
 
-    The coordinator may assign such topics, because it evaluates regular expressions in subscriptions with the gateway's
-    rights.
+    The coordinator may assign topics that the member may not describe, because it evaluates regular expressions in
+    subscriptions with the gateway's rights.
     """
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())

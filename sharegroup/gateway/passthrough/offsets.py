@@ -55,8 +55,8 @@ def _fetch(case: RequestUnderCheck) -> None:
 def _fetch_groups(case: RequestUnderCheck) -> None:
     """Authorize an OffsetFetch with several groups. The topics of each group are checked separately.
 
-    If all topics of a group are rejected, the group is not forwarded. For a group without topics, the broker would
-    return the offsets of all topics.
+    If all topics of a group are rejected, the group is not forwarded, because the broker would return the offsets of
+    all topics for a group without topics.
     """
     found = consumer.OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
@@ -100,9 +100,9 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: RequestRights) -> None:
-    """Remove each topic that the caller may not describe. `group` is the response, or its part for one group.
+    """Remove topics that the caller may not describe from the response to a request for all topics.
 
-    Used only if the request was for all topics.
+    `group` is the response, or its part for one group. Topics with an unknown id are removed too.
     """
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC

@@ -13,7 +13,7 @@ from sharegroup.security.caller import Caller
 class Need(NamedTuple):
     """A required right: an operation on a type of resource.
 
-    If `or_on_cluster` is set, the right to perform this operation on the cluster is also sufficient.
+    If `or_on_cluster` is set, the right to perform the operation `or_on_cluster` on the cluster is also sufficient.
     """
 
     operation: Operation
@@ -56,7 +56,7 @@ class RequestRights:
     def would_allow(self, need: Need, name: str = CLUSTER_NAME) -> bool:
         """Return whether the right is granted, without recording a denial.
 
-        Used for resources that the request does not name.
+        Used for resources that the request does not name, and for rights that another right can replace.
         """
         operation, resource, on_cluster = need
         if resource is Resource.TOPIC and not self._security.is_shown(name):

@@ -29,7 +29,10 @@ class RequestUnderCheck:
         self.changes: list[Callable[[Any], None]] = []
 
     def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Replace the list in a field of `item` by `kept`, its allowed entries. `item` is a part of the request."""
+        """Replace the list in a field of `item` by `kept`, its allowed entries.
+
+        `item` is the request or a part of it. If all entries are allowed, nothing changes.
+        """
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
@@ -110,14 +113,18 @@ def make_rule(
 
 
 def _response_of(request: type[ApiMessage]) -> type[ApiMessage]:
-    """Return the class of the response to a request. Its name is Kafka's, and its module is that of `request`."""
+    """Return the class of the response to a request, from the module of `request`, by Kafka's name of the response."""
     name = request.__name__.removesuffix("Request") + "Response"
     response: type[ApiMessage] = getattr(sys.modules[request.__module__], name)
     return response
 
 
 def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
-    """Return a rule that allows or rejects a whole request. `wanted` are the required rights, as in `first_error`."""
+    """Return a rule that allows or rejects a whole request. It requires all rights in `wanted`.
+
+    `message` is as in `make_rule`, and `wanted` as in `first_error`. If the rule does not decode requests, `wanted` has
+    only rights on the cluster.
+    """
 
     def judge(case: RequestUnderCheck) -> None:
         code = first_error(case, wanted)

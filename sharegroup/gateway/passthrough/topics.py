@@ -125,14 +125,14 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
 
 def _begin_at_cursor(case: RequestUnderCheck, is_of_all: bool) -> None:
-    """Remove the cursor from the request, and all topics up to the cursor's topic, if this topic is not forwarded.
+    """Make the response continue after the cursor's topic if this topic is not forwarded to the broker.
 
     The cursor is the topic and partition at which the response continues. The broker rejects a cursor whose topic is
-    not in the request. The topic is missing if it was deleted, or hidden from the client, after the client received the
-    cursor.
+    not in the request. The gateway does not forward a topic that was deleted, or hidden from the client, after the
+    client received the cursor. In this case, the cursor and all topics up to its topic are removed from the request.
 
     `is_of_all` is True if the client requests all topics. If it is False and the client itself left out the cursor's
-    topic, the cursor is forwarded unchanged, so that the broker rejects it.
+    topic, the request does not change, so that the broker rejects the cursor.
     """
     body, cursor = case.body, case.body.cursor
     if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index

@@ -80,7 +80,8 @@ def _commit_offsets(case: RequestUnderCheck) -> None:
 def _write_markers(case: RequestUnderCheck) -> None:
     """Authorize WriteTxnMarkers, with which an administrator ends a hanging transaction (KIP-664).
 
-    As in Kafka, ClusterAction or Alter on the cluster is sufficient.
+    As in Kafka, ClusterAction or Alter on the cluster is sufficient. Markers that name an internal topic of the job are
+    rejected.
     """
     marker_class = entry_class(producer.WriteTxnMarkersResponse, "markers")
     markers = TopicFields(marker_class, partitions="partition_indexes", index="")

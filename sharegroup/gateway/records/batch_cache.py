@@ -2,8 +2,8 @@
 
 Members of a share-partition receive parts of the same batches, and so do groups that read the same topic. The unit of
 the cache is a chunk, that is, the batches in one Fetch response for a topic partition. A chunk keeps the bytes of that
-response in memory, so it can be evicted only as a whole. The cache first evicts the chunk that was least recently used
-in any partition.
+response in memory, so it can be evicted only as a whole. The cache first evicts the least recently used chunk of all
+partitions.
 
 Small chunks that follow each other become one (`PackedBatches`). Otherwise a gateway that reads each record as soon as
 it arrives would hold several objects for each record.
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """A contiguous part of the log: its first and last offset (`covered`) and its batches. See `slice_response`."""
+    """A part of the log that was read completely: its first and last offset (`covered`) and all its batches."""
 
     covered: OffsetRange
     batches: Sequence[RecordBatch]

@@ -55,8 +55,8 @@ MAX_PAUSED = 10_000
 class LogReadError(ShareGroupError):
     """A part of the log cannot be read.
 
-    `code` is the broker's error code; 0 if the response had no error and no records. It is UNKNOWN_TOPIC_ID without a
-    request if the gateway knows no leader. `log_start_offset` is the first offset of the log; -1 if unknown.
+    `code` is the broker's error code; 0 if the response had no error and no records. If the gateway knows no leader, it
+    sends no request, and `code` is UNKNOWN_TOPIC_ID. `log_start_offset` is the first offset of the log; -1 if unknown.
     """
 
     def __init__(self, code: int, log_start_offset: int) -> None:
@@ -126,13 +126,16 @@ class LogReader:
     async def read(self, position: LogPosition, offset: int) -> None:
         """Read the part of the log that begins at `offset` into the cache.
 
-        Raises LogReadError if the broker does not return this part, and UpstreamUnavailableError if the broker does
-        not respond.
+        Raises LogReadError if no leader is known or the broker does not return this part, UpstreamUnavailableError if
+        the broker does not respond, and CorruptRecordBatch if its response contains an invalid batch.
         """
         await asyncio.shield(self._task(position, offset))
 
     def prefetch(self, position: LogPosition, offset: int) -> None:
-        """Start to read the log at `offset` if it is not cached. Only callers that wait for this read get its error."""
+        """Start to read the log at `offset`, unless it is cached or must not be read yet (see `pause_s`).
+
+        An error of this read is raised only by calls of `read` for the same offset.
+        """
         if not self._cache.lookup(position.key, offset, 1) and not self.pause_s(position, offset):
             self._task(position, offset)
 

@@ -81,7 +81,7 @@ class PackedBatches:
         return len(self._rows) // self._ROW.size
 
     def __getitem__(self, index: int) -> RecordBatch:
-        """Return a batch. Raises IndexError; negative indexes are not supported."""
+        """Return the batch at `index`. Raises IndexError if `index` is negative or too large."""
         if not 0 <= index < len(self):
             raise IndexError(f"Batch {index} of {len(self)}")
         base_offset, last_offset, start, end, flags = self._ROW.unpack_from(self._rows, index * self._ROW.size)
@@ -159,7 +159,7 @@ def _complete_batch(view: memoryview, position: int) -> memoryview | None:
 
 
 def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> RecordBatch:
-    """Read the header of a batch of magic 2."""
+    """Read the header of a batch of magic 2, and update `transactions`. An invalid header raises CorruptRecordBatch."""
     base_offset = _PREFIX.unpack_from(data)[0]
     attributes, last_offset_delta, producer_id, count = _HEADER.unpack_from(data)
     if last_offset_delta < 0 or count < 0:

@@ -88,8 +88,10 @@ def slice_response(
 
     `ranges` are acquired and not sent yet. `batches` are the record batches of the log. Both are ascending and
     disjoint. `covered` is the part of the log that has been read completely; None if nothing has been read. Acquired
-    offsets in `covered` that are in no data batch are therefore gaps. If the first offset of `left` in the result is in
-    `covered`, another call with `left` makes progress.
+    offsets in `covered` that are in no data batch are therefore gaps.
+
+    If `Slice.left` begins in `covered`, a limit ended the slice. Another call with these ranges can then send more
+    without another read of the log, if its limits allow it.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -189,7 +191,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Add a batch to the response, and list its acquired offsets. If MaxRecords is exact, it limits the list."""
+        """Add a batch to the response, and list its acquired offsets: all, or as many as an exact MaxRecords allows."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset

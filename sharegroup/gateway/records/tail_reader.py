@@ -123,7 +123,7 @@ class TailReader:
     def _retry_later(self, position: LogPosition, offset: int) -> None:
         """Read the partition again after a pause. Metadata is refreshed before, because the leader may have changed.
 
-        If its reads have failed for too long, it is removed and reported as lost instead.
+        If the reads of the partition have failed for too long, the partition is removed and reported as lost instead.
         """
         if self._is_lost(position.key, asyncio.get_running_loop().time()):
             return
@@ -179,7 +179,8 @@ class TailReader:
         """Send the next request of a fetch session and handle the response.
 
         Raises UpstreamUnavailableError if the broker does not respond, or rejects a request that begins a session. If
-        it rejects another request, for example because it has evicted the session, the next request begins a new one.
+        it rejects another request, for example because it has evicted the session, no error is raised, and the next
+        request begins a new session.
         """
         step = session.next_step()
         failing = [key for key in self._failed_s if session.offset(key) is not None]

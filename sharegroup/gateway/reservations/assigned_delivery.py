@@ -17,7 +17,7 @@ class Assigned(NamedTuple):
 
     Attributes:
         append_ms: when the row was appended.
-        lock_duration_ms: how long the locks last from then on.
+        lock_duration_ms: how long the locks last, from the append on.
         read_committed: whether only committed records may be read.
         chosen_s: when the member was chosen, in seconds of the event loop's clock.
     """
@@ -35,7 +35,7 @@ class AssignedDelivery:
         self._leases, self._counts = leases, counts
 
     def lease(self, member: MemberPartition) -> Lease:
-        """Return the lease of a member."""
+        """Return the lease of a member; an invalid lease if none is stored."""
         return self._leases.get(member.key.group_id, member.client_member_id)
 
     def deliver(self, member: MemberPartition, acquired: Sequence[AcquiredRange], assigned: Assigned) -> None:

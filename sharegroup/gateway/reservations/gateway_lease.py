@@ -47,21 +47,26 @@ class GatewayLease:
     def record_assignment(self, now_ms: int) -> None:
         """Record that records are being assigned. For `BUSY_LEASE_MS` from now, `renew` requests only a short lease.
 
-        If the gateway is killed, its reserved records are then delivered to other members soon.
+        With a short lease, other members soon receive the reserved records if this gateway is killed.
         """
         self._busy_until_ms = now_ms + BUSY_LEASE_MS
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether `renew` would append a row: less than half of the lease is left, and no renewal is open."""
+        """Return whether `renew` would append a row.
+
+        Two conditions must be true. No renewal is open. The remaining time of the lease is at most half of the duration
+        that `renew` would request now.
+        """
         return not self._is_renewing and now_ms >= self.end_ms - self._lease_ms(now_ms) // 2
 
     def _lease_ms(self, now_ms: int) -> int:
         return BUSY_LEASE_MS if now_ms < self._busy_until_ms else LEASE_MS
 
     def renew(self, group_id: str, now_ms: int) -> None:
-        """Append a row that renews the lease if `is_due` is true, that is, if less than half of the lease is left.
+        """Append a row that renews the lease if `is_due` returns True.
 
-        `group_id` is the id of any group that the job serves.
+        `group_id` is the id of any group that the job serves. If the append fails, no error is raised, and the next
+        call appends another row.
         """
         if not self.is_due(now_ms):
             return

@@ -13,14 +13,13 @@ that members do not wait for the job while records arrive steadily. If the job r
 A response contains all reserved offsets, including used ones whose `assign` rows the job has not read yet. Therefore
 the gateway stores the offsets that it has used.
 
-Epochs. A reservation also ends in the following cases, although the job sends no response:
+Epochs. Whenever the gateway returns a reservation to the job, it begins a new epoch. Rows of earlier epochs have no
+effect on a later reservation. The gateway returns a reservation that it does not need. It also returns a reservation
+that it must no longer use, for one of these reasons:
 
-- The gateway's lease ends (`gateway_lease`).
-- The group has no members for a while. An administrator may then have reset its offsets.
-- The outcome of an append is unknown.
-
-The gateway then begins a new epoch and discards the reservation. Rows of earlier epochs have no effect on a later
-reservation.
+- The gateway's lease has ended (`gateway_lease`).
+- The group was without a member for a while. An administrator may have reset its offsets in this time.
+- It is unknown whether a row that assigns offsets was appended in time.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class PartitionReservation:
     def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
         """Return how many offsets to reserve now; None if no request is needed or allowed.
 
-        The caller must call `record_request` after it has sent the row. `waiting` is the number of members that wait.
+        If the caller then sends a request, it must call `record_request`. `waiting` is the number of members that wait.
         `records_per_s` is the rate at which this gateway has recently delivered records of the share-partition.
         """
         if not waiting or not self.may_request(now_ms):

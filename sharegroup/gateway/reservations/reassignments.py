@@ -1,10 +1,10 @@
-"""Delivers records that a member releases to members that wait at this gateway, without waiting for the job.
+"""Delivers released records to members that wait at this gateway, without waiting for the job.
 
-A release is certain to succeed if the member's locks and lease are valid when the row of the release is appended. The
-gateway can therefore choose the next member itself. One `reassign` row contains both the release and the new delivery,
-so that the job cannot deliver the records to another member in between. The records are sent to the next member when
-the row is durable and was appended in time. If it was appended too late, the row has no effect, and the records are
-released as usual.
+A release is certain to succeed if the locks and the lease of the member that releases the records are valid when the
+row of the release is appended. The gateway can therefore choose the next member itself. One `reassign` row contains
+both the release and the new delivery, so that the job cannot deliver the records to another member in between. The
+records are sent to the next member when the row is durable and was appended in time. If the row was appended too late,
+it has no effect, and the records are released as usual.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Reassignments:
         self._is_closed = True
 
     def on_wanted(self, key: SharePartitionKey) -> None:
-        """Pass no records on for `WANTED_ELSEWHERE_MS`, because members of other gateways wait for records.
+        """Pass on no records of a share-partition for `WANTED_ELSEWHERE_MS`, because members of other gateways wait.
 
-        The job then decides which member receives the released records.
+        During this time, the job decides which member receives the records that are released.
         """
         now_ms = self._job.now_ms()
         if key not in self._wanted_until_ms:
@@ -137,10 +137,10 @@ class Reassignments:
         lease: Lease,
         read_committed: bool,
     ) -> int:
-        """Add the records to the receiver's buffer if the job will certainly apply the row. Return its append time.
+        """Add the records to the receiver's buffer if the job will certainly apply the row.
 
-        If this is not certain, the records are not sent. `lease` is the lease of the member that released the records.
-        Raises JobUnavailableError if the outcome of the append is unknown.
+        Returns the append time of the row in ms; -1 if the broker did not return it. `lease` is the lease of the member
+        that released the records. Raises JobUnavailableError if the outcome of the append is unknown.
         """
         chosen_s = asyncio.get_running_loop().time()
         append_ms = await appended

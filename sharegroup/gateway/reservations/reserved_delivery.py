@@ -101,7 +101,10 @@ class ReservedDelivery:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def on_wait(self, member: MemberPartition, now_ms: int) -> None:
-        """Assign records to a member whose fetch waits, or reserve offsets for it."""
+        """Add a member whose fetch waits to the members that receive records.
+
+        Records that have arrived are assigned immediately, and more offsets are reserved if needed.
+        """
         if self._is_closed:
             return
         partition = self._partitions.get(member.key)
@@ -118,9 +121,10 @@ class ReservedDelivery:
     def _on_acquired(self, key: SharePartitionKey, acquired: Sequence[AcquiredRange]) -> None:
         """Count records that a micro-batch acquired, because the number of offsets to reserve depends on their rate.
 
-        If new records arrive at offsets before this gateway's reservation, also return the reservation to the job. The
-        offsets in front may have been reserved for a gateway that has stopped. Only micro-batches acquire the records
-        there. The next reservation of this gateway begins at the end of the log.
+        If some of the records are delivered for the first time and the next record of the log is before this gateway's
+        reservation, also return the reservation to the job. The offsets before the reservation may have been reserved
+        for a gateway that has stopped, so only micro-batches acquire records there. The next reservation of this
+        gateway begins at the end of the log.
         """
         partition = self._partitions.get(key)
         if partition is None:
@@ -190,7 +194,10 @@ class ReservedDelivery:
             self._give_back(partition)
 
     def _on_wanted(self, key: SharePartitionKey) -> None:
-        """Return the reservation to the job, because members that this gateway does not serve wait for records."""
+        """Return the reservation to the job, because members that this gateway does not serve wait for records.
+
+        Released records of the share-partition are not passed on for a while (see `Reassignments.on_wanted`).
+        """
         self._reassignments.on_wanted(key)
         partition = self._partitions.get(key)
         if partition is not None:
@@ -342,7 +349,11 @@ class ReservedDelivery:
     # -- assignments ---------------------------------------------------------------------------------------------------
 
     def _assign(self, partition: ReservedPartition) -> None:
-        """Assign the records that have arrived to waiting members."""
+        """Assign the records that have arrived to waiting members.
+
+        If the reservation must not be used (see `_has_had_members` and `_reads_uncommitted_wrongly`), return it to the
+        job instead.
+        """
         now_ms, reservation = self._job.now_ms(), partition.reservation
         ranges = reservation.assignable_ranges(partition.end_offset)
         if not ranges or not self._own_lease(partition.key.group_id).is_usable(now_ms):

@@ -23,7 +23,7 @@ class Consumption:
         self._since_ms: int | None = None
 
     def record_delivery(self, records: int, now_ms: int) -> None:
-        """Record that `records` records were delivered at `now_ms`. The member processes them from then on."""
+        """Record that `records` records were delivered at `now_ms`. This also ends the previous delivery."""
         self.record_delivery_end(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 

@@ -8,21 +8,25 @@ depends on the observed behaviour of the member:
 - The first demand is for the records that the fetch may receive, or for `min_records` if that is more. Later demands
   are for more only if the member is likely to fetch again soon. A member that fetches late would otherwise hold
   records that other members could have.
-- Read-ahead starts only if the member consumes the records of a first demand in two fifths of the lock duration.
-  Processing may take another two fifths. The last fifth is left for the acknowledgement.
+- Read-ahead is allowed only if the member, at its current rate, consumes the records of one fetch (`wanted`) in two
+  fifths of the lock duration. The member then fetches the buffered records within this time. Processing them may take
+  another two fifths. The last fifth is left for the acknowledgement.
 - `target` is the number of records that the buffer and the open demand should hold together. A demand is sent when the
   buffer holds less than half of the target.
 - The target grows if two conditions are true. The job has returned as many records as requested, and the buffer has run
   empty or would run empty before the next response. The new target is computed from the member's rate and the round
   trip to the job. It is 2 to 32 times the previous target, so that a wrong estimate does not acquire too many records.
+  The member's limits can make it smaller.
 - All members that use a share-partition share its locks (`share_locks`). If there are several members, each is sent at
   most half of its share at once. The other half can then be read ahead while the member processes the first half.
   Otherwise there might be no locks for more records until the member acknowledges. The first delivery of a member is
   small, because the member may be slow and other members may follow.
 - A member is sent at most the records that it consumes in two fifths of the lock duration, even if MaxRecords is more.
-  It may acknowledge them only after it has processed all of them, and each expired lock costs a delivery attempt.
+  Some members acknowledge only when they have processed all records of a delivery, and each expired lock costs a
+  delivery attempt.
 - With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves several
-  demands. The wait ends while the buffered records still last for a few round trips. The target allows for the wait.
+  demands. The wait ends early enough that the buffered records last for a few more round trips. With `linger_ms`, the
+  target is larger, because the buffered records must also last for the wait.
 - The target shrinks when a response has less than half of the requested records, because few are available. It also
   shrinks when locks in the buffer have nearly expired, and when other members wait for the buffered records. It is
   reset when the member has become idle.
@@ -82,14 +86,14 @@ class Credit:
     # -- what the client does ------------------------------------------------------------------------------------------
 
     def set_fetch_size(self, records: int, now_ms: int) -> None:
-        """Set `wanted` after a fetch of the client whose MaxRecords is `records`."""
+        """Compute the property `wanted` for a new fetch of the client. `records` is MaxRecords of this fetch."""
         self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
 
     def max_records_now(self, wanted: int, now_ms: int) -> int:
-        """Return how many records may be sent in response to a fetch that has just arrived, at most `wanted`.
+        """Return how many records may be sent in response to a fetch. The fetch itself allows `wanted` records.
 
-        The limit depends on the member's rate and its share of the locks. The new fetch shows that the member has
-        processed its last delivery, so this is recorded as well.
+        The result is less if the member's rate or its share of the locks requires it. The fetch shows that the member
+        has processed its last delivery, so this call also records the end of that delivery.
         """
         self._consumption.record_delivery_end(now_ms)
         return self._max_delivery(wanted, now_ms)

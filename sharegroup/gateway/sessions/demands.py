@@ -34,10 +34,11 @@ class FetchDemand(NamedTuple):
 
 
 class FetchDemands:
-    """The demands that were sent and have no response. At most one of them is standing.
+    """The demands that were sent and have no response. At most one of them is standing: neither lost nor replaced.
 
-    A demand counts as lost after `lost_after_ms` without a response. A demand with `is_round`, which waits at the job
-    only briefly, counts as lost after `round_lost_after_ms`. A late response to a lost demand is still accepted.
+    Each new demand replaces the previous one. A demand counts as lost after `lost_after_ms` without a response. A
+    demand with `is_round`, which waits at the job only briefly, counts as lost after `round_lost_after_ms`. A late
+    response to a lost demand is still accepted.
     """
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
@@ -75,7 +76,7 @@ class FetchDemands:
             del self._unanswered[next(iter(self._unanswered))]
 
     def remove(self, demand_id: str) -> FetchDemand | None:
-        """Remove and return the demand to which a response belongs; None if the response is repeated or unexpected."""
+        """Remove and return a demand that has failed or got a response; None if it was removed before or is unknown."""
         demand = self._unanswered.pop(demand_id, None)
         if demand is not None and demand is self._standing:
             self._standing = None

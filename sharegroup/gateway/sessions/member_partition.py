@@ -124,7 +124,7 @@ class MemberPartition:
         """Request records from the job if needed, for a fetch with MaxRecords `wanted` and for read-ahead.
 
         If `is_round` is True, the job waits only `ROUND_MS` for records, and then responds even without records. The
-        response increments `rounds`.
+        response increments `rounds`. If the fetch waits and nothing is buffered, this call also calls `on_wait`.
         """
         if self._is_closed:
             return
@@ -217,7 +217,10 @@ class MemberPartition:
         self.read_ahead.record_failed_demand(demand_id, self._job.now_ms(), RETRY_MS)
 
     def _receive(self, response: Response) -> None:
-        """Handle the job's response to a demand, on the event loop."""
+        """Buffer the records of a response to a demand, or return them to the job if they can no longer be used.
+
+        After an error, the next demand is delayed. Must be called on the event loop.
+        """
         assert isinstance(response, FetchResponse)
         if self._is_closed:
             if not self._is_released:  # else the release row has returned these records already, as not delivered
@@ -473,7 +476,7 @@ class MemberPartition:
     def _reassign_released(
         self, batches: Sequence[AcknowledgementBatch], held: AcknowledgedRanges, lease: Lease, now_ms: int
     ) -> tuple[Sequence[AcknowledgementBatch], list[Awaitable[AckResult]]]:
-        """Pass the records that `batches` release on to waiting members.
+        """Pass on to waiting members the records that `batches` release.
 
         Returns the acknowledgements that must still be sent, and the results of the releases that were passed on.
         """

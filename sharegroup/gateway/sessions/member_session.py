@@ -94,8 +94,10 @@ class MemberSession:
     def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
         """End the session, and release the records of its partitions in `owned`.
 
-        `owned` excludes partitions that the member now fetches through another session. A static member keeps the
-        records that it was sent, unless its client has ended the session itself (`is_final`).
+        `owned` excludes partitions that were removed from the session, and those that the member now fetches through
+        another session. For these, only buffered records are returned to the job, and the member keeps the records that
+        it was sent. The same applies to all partitions of a static member, unless its client has ended the session
+        itself (`is_final`).
         """
         for key, partition in self._partitions.items():
             if key in owned and (is_final or not partition.is_static):
@@ -151,14 +153,15 @@ class MemberSession:
                 partition.unacquire_read_ahead()
 
     def end_wait(self) -> None:
-        """Record that no fetch of the member waits any longer, because the response to its fetch is complete."""
+        """Record that the member's fetch has ended, so it no longer waits for records of any partition."""
         for partition in self._partitions.values():
             partition.read_ahead.end_wait()
 
     def forget(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Stop fetching `partitions` for the member, because a fetch has removed them from the session.
+        """Stop fetching those of `partitions` that are no longer in the session. A fetch has requested to remove them.
 
-        A partition that is still in the session is skipped.
+        A partition can still be in the session if a later fetch has added it again, or if the fetch closes the session.
+        Nothing is done for such a partition.
         """
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
@@ -174,12 +177,12 @@ class MemberSession:
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:
-        """The partitions that the session has used."""
+        """The partitions for which this session has a MemberPartition."""
         return self._partitions.keys()
 
     @property
     def member_partitions(self) -> Iterable[MemberPartition]:
-        """The member's state in each share-partition."""
+        """The MemberPartitions of this session."""
         return self._partitions.values()
 
     # -- records -----------------------------------------------------------------------------------------------------

@@ -126,10 +126,10 @@ class MemberSessions:
         return self._served[session]
 
     def move_partitions(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
-        """Assign partitions to a session. The caller must have called `get_served` for it before.
+        """Record that the member now fetches `partitions` through `session`.
 
-        Returns the partitions that moved from another session of the member. The records that the member holds in these
-        partitions move with them.
+        The caller must have called `get_served` for the session before. Returns the partitions that moved from another
+        session of the member. The records that the member holds in these partitions move with them.
         """
         moved = set()
         for key in partitions:
@@ -291,9 +291,9 @@ class MemberSessions:
             served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Return to the job the buffered records that members will not consume soon.
+        """Return to the job the buffered records of a share-partition that their members will not consume soon.
 
-        Called when members of other gateways wait for records.
+        Called when members of other gateways wait for records of this share-partition.
         """
         now_ms = self._job.now_ms()
         for served in self._served.values():

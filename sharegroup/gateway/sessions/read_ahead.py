@@ -23,8 +23,8 @@ ROUND_LOST_AFTER_MS = 10_000
 class ReadAhead:
     """The read-ahead of one member in one share-partition. All times are in ms.
 
-    It decides when to request how many records from the job, and buffers the records that arrive. `Credit` and
-    `FetchDemands` describe the arguments.
+    It decides when records are requested from the job and how many, and buffers the records that arrive. The arguments
+    of the constructor are described in `Credit`; `lost_after_ms` is described in `FetchDemands`.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class ReadAhead:
     def remove(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
         """Remove ranges that are sent to the client (`acquired`) and offsets without a record (`gaps`) from the buffer.
 
-        Both are from a result of `slice_response`. Returns the time in ms at which the first lock of the sent ranges
-        ends; None if nothing is sent.
+        If ranges are sent, this also ends the wait of the client's fetch, and records the delivery in `credit`. Returns
+        the time in ms at which the first lock of the sent ranges ends; None if nothing is sent.
         """
         self._buffer.remove(gaps)
         shortest = self._buffer.remove(acquired)
@@ -106,10 +106,7 @@ class ReadAhead:
         self.credit.record_empty_buffer(now_ms, self._demands.is_ahead)
 
     def end_wait(self) -> None:
-        """Record that a fetch has ended without records of this share-partition.
-
-        Either MaxWaitMs has expired, or the response has records of other share-partitions.
-        """
+        """Record that the client's fetch has ended, with or without records of this share-partition."""
         self._is_waiting = False
 
     # -- the job's side -----------------------------------------------------------------------------------------
@@ -152,7 +149,7 @@ class ReadAhead:
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
-        """Return how long a demand that is sent now may wait at the job for other demands."""
+        """Return how long a demand that is sent now may wait at the job for other demands; 0 while a fetch waits."""
         return 0 if self._is_starved else self.credit.linger_ms(self.buffered, now_ms)
 
     def record_demand(
@@ -227,7 +224,10 @@ class ReadAhead:
         return self._buffer.remove_uncommitted()
 
     def remove_all(self) -> list[AcquiredRange]:
-        """Remove and return all ranges of a member that no longer fetches. The caller must return them to the job."""
+        """Remove and return all ranges, and stop read-ahead, because the member no longer fetches.
+
+        The caller must return the ranges to the job.
+        """
         self.credit.reset()
         return self._buffer.remove_last(self.buffered)
 

@@ -79,7 +79,7 @@ async def _ask(max_version: int | None, connection: ReconnectingConnection) -> M
 
 
 async def read_response(size: int, work: Callable[[], T]) -> T:
-    """Run `work`, which decodes a response of `size` bytes, and return its result. If it is large, use a thread.
+    """Run `work`, which decodes a response of `size` bytes, and return its result. Use a thread for a large response.
 
     Raises UpstreamUnavailableError if the response is malformed.
     """

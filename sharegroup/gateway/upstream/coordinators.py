@@ -28,8 +28,8 @@ async def find_coordinators(
 ) -> dict[str, Coordinator]:
     """Query broker `node_id` for the coordinators of `keys`. Return {key: coordinator}.
 
-    `key_type` says what the keys are: 0 for group ids, 1 for transactional ids. If the broker supports only one key per
-    request, it receives one request per key. Raises UpstreamUnavailableError if the broker does not respond.
+    `key_type` is 0 if the keys are group ids, and 1 if they are transactional ids. If the broker supports only one key
+    per request, it receives one request per key. Raises UpstreamUnavailableError if the broker does not respond.
     """
     _, newest = (await brokers.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
     if newest >= MANY_KEYS_VERSION:

@@ -46,8 +46,9 @@ class Brokers(Protocol):
 async def request_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
     """Call `ask` with one broker id after another until a call succeeds, and return its result.
 
-    The first id is `first_asked`. Each call except the last one fails after `TIMEOUT_S` seconds. If all calls fail,
-    raise the error of the last call.
+    The first id is `first_asked`. A call fails if it raises UpstreamUnavailableError. All calls except the last one
+    also fail if they take longer than `TIMEOUT_S` seconds. If all calls fail, the error of the last one is raised. Any
+    other error is raised immediately.
     """
     *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:

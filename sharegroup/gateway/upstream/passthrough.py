@@ -78,7 +78,10 @@ class Passthrough:
             await self._connection.log_in(settings)
 
     def on_sent(self, size: int) -> None:
-        """Record that a response of `size` bytes was sent to the client. Reading from the broker may resume."""
+        """Record that a response of `size` bytes was sent to the client.
+
+        If reading from the broker was paused, it resumes as soon as at most `MAX_UNSENT_BYTES` are unsent.
+        """
         if self._connection is not None:
             self._connection.on_sent(size)
 

@@ -66,9 +66,9 @@ def _moved(config: Config, group_id: str, source_cell: str) -> str:
 class _WithoutGroup:
     """A `RowProducer` that does not send the requests for the group that moves. It sends all other rows.
 
-    Before a move, the rows of each cell's last batch are sent again. After the move, the job of the cell that the group
-    leaves no longer reads requests for the group. The last batch has usually sent them already. If it has not, records
-    that such a request would have released stay locked until their locks expire.
+    `CellTables` sends the rows of its cell's last batch again. Requests for the group are left out, because after the
+    move the old cell's job no longer processes them. They were usually sent when the batch was committed. If not,
+    records that such a request would have released stay locked until their locks expire.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

@@ -12,7 +12,7 @@ class LeasesByGateway:
     renewed it, so the lease is assumed to last for the maximum time.
 
     The lease of a gateway without reservations is kept too, because the gateway may already have requested another
-    reservation within this lease. It is removed once the lease of any gateway has begun after its end.
+    reservation within this lease. Such a lease is removed after its end, when the lease of another gateway begins.
     """
 
     def __init__(self) -> None:

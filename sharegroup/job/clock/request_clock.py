@@ -168,9 +168,9 @@ class RequestClock:
             self._waiter = None
 
     def _count_partitions(self) -> bool:
-        """Fetch the topic's partitions and store new ones. Return False if that fails or the topic does not exist.
+        """Fetch the topic's partitions, store new ones, and return whether the topic exists.
 
-        Raises KafkaError if that fails and no partitions are known yet.
+        If no broker responds, return False. Raises KafkaError instead if no partitions are known yet.
         """
         try:
             found = self._poll.partitions_of(self._topic)
@@ -196,7 +196,8 @@ class RequestClock:
     ) -> frozenset[int]:
         """Return the partitions without a readable row for `_STUCK_MS`, although their log ends after the position.
 
-        Log a warning for each partition that stays in this state for `_HELD_UP_MS`.
+        If `_waiter` could skip offsets without rows, store in `_without_rows` how far it has come. If it could not, log
+        a warning once the partition has been in this state for `_HELD_UP_MS`.
         """
         read = self._read(positions)
         behind = {p: read[p] for p, end in ends.items() if end > read[p]}

@@ -3,11 +3,12 @@
 A micro-batch for half a second of requests costs about as much as one for a single request. A request may therefore
 linger if nobody waits for its effect:
 
-- an acknowledgement without `reply_to` (from a gateway) or with `linger_ms` (from a `ShareConsumer`). It lingers only
-  if no pending fetch at its shard waits for the records or the space that it may free;
+- a request without `reply_to`, such as an acknowledgement from a gateway, or an acknowledgement with `linger_ms`, from
+  a `ShareConsumer`. It lingers only if no pending fetch at its shard waits for the records or the space that it may
+  free;
 - a fetch with `linger_ms`, which is how long the requester still has enough records;
-- an `assign` or `reassign` row (a gateway assigns records to a member): it frees nothing, and the gateway sends the
-  records without waiting for the job.
+- an `assign` or `reassign` row (a gateway assigns records to a member). It always lingers, because it frees nothing,
+  and the gateway sends the records without waiting for the job.
 
 The next request that may not linger is processed together with all lingering requests.
 """

@@ -23,7 +23,7 @@ class Wake(NamedTuple):
 
 
 class RequestTopicState(NamedTuple):
-    """What a source knows about its request topic.
+    """Whether a request topic has requests to process, and up to which time it has been read.
 
     Attributes:
         is_due: whether unread requests must be processed now.
@@ -36,6 +36,6 @@ class RequestTopicState(NamedTuple):
     def must_fetch_end(self, wake: Wake) -> bool:
         """Return whether to fetch the topic's end offsets, which advance the safe time.
 
-        That is necessary while no safe time is known, and while a deadline has passed.
+        That is necessary if no safe time is known, or if the deadline of `wake` has passed.
         """
         return not self.safe_ms or wake.is_due

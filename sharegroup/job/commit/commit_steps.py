@@ -62,7 +62,7 @@ FaultPoint = Callable[[int, int], None]
 
 
 class RowProducer(Protocol):
-    """Sends the rows of step 4: see `kafka_clients.kafka_clients`."""
+    """Sends the rows of step 4 (implemented by `kafka_clients.kafka_clients.KafkaRowProducer`)."""
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce all rows, and return when the broker has acknowledged them. `requests` are (key, value) texts."""
@@ -127,8 +127,8 @@ class Batch:
 class CommitSteps:
     """Runs steps 2 to 5 for the batches of one query, and completes the previous leader's batch after a start.
 
-    `query_id` is the id of the streaming query, which is new for each checkpoint. The query's name is not sufficient:
-    batch ids restart at 0 with a new checkpoint, so its batches would be skipped as repeated.
+    The caller sets `query_id` to the id of the streaming query, which is new for each checkpoint. The query's name is
+    not sufficient: with a new checkpoint, batch ids restart at 0, so the batches would be skipped as repeated.
 
     `writers` are those of the query's tables; the first one writes the table of step 2. `fault_point` is called with
     (step, batch id) after each of the steps 1 to 4, and with step 0 when a batch begins. `chunk_rows` is the maximum
@@ -174,9 +174,10 @@ class CommitSteps:
         """Become the leader of all tables, read what the previous leader wrote, and return the leader epoch.
 
         A job that competes with others passes the epoch that `job_lead` assigned. With None, the epoch is one above the
-        highest in the tables. The first table is fenced first, so the previous leader cannot begin another batch. It
-        may still commit its last batch to the other tables; the outbox contains these rows too. Raises
-        FencedLeaderError if a table has this or a higher epoch.
+        highest in the tables. The first table is fenced first, so the previous leader cannot begin another batch. That
+        leader may still commit its last batch to the other tables; the outbox contains these rows too. Tables that are
+        ahead of the first table are rolled back (`lost_commits`). Raises FencedLeaderError if a table has this or a
+        higher epoch.
         """
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
         self.leader_epoch = leader_epoch or 1 + max(epochs.values())
@@ -202,7 +203,8 @@ class CommitSteps:
     def complete_last_batch(self) -> None:
         """Complete the newest batch from its outbox: write its rows to the other tables, and send its other rows.
 
-        Each table gets only the rows that it lacks. The responses and requests are always sent again.
+        Each table gets only the rows that it lacks. The responses and requests are always sent again. If a table has
+        lost earlier batches, their rows are restored first (`lost_commits`).
         """
         self._complete_lost_batches()
         info = self._first.last_info
@@ -246,9 +248,10 @@ class CommitSteps:
 
     @property
     def was_rolled_back(self) -> bool:
-        """Whether this start rolled tables back because the first table lost commits.
+        """Whether this start rolled back tables that were ahead of the query's first table, which has lost commits.
 
-        If so, no checkpoint matches the tables.
+        The first table is `share_group_state` or `share_groups`. If tables were rolled back, a checkpoint is rejected,
+        because it may depend on the lost commits.
         """
         return any(lost.was_rolled_back for lost in self._lost.values())
 
@@ -271,8 +274,8 @@ class CommitSteps:
     def put_rows(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Insert or replace rows of a table of current state. Rows that are marked `DELETED` are removed.
 
-        The commit is not part of a batch. Only the first call for a table in a leader epoch has an effect. Raises
-        FencedLeaderError if another job leads.
+        The commit is not part of a batch. Call this at most once for each table and leader epoch: further calls write
+        nothing. Raises FencedLeaderError if another job leads.
         """
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)

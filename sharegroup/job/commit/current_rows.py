@@ -78,7 +78,7 @@ class CurrentRows:
         self._staged = {}
 
     def _stage(self, chunk: int) -> _Chunk:
-        """Return the rows of a chunk for modification."""
+        """Return the staged rows of a chunk, for the caller to change. At first they are those of the last commit."""
         if chunk not in self._staged:
             self._staged[chunk] = dict(self._chunks.get(chunk, {}))
         return self._staged[chunk]

@@ -77,10 +77,10 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """The metrics of one query, as a `BatchObserver`. In addition, `on_step` must be called at each commit step.
+    """The metrics of one query, as a `BatchObserver`. The fault point of `CommitSteps` must also call `on_step`.
 
-    `count` calls a function with the job's `JobCounts`. `clock` returns seconds. `is_running` returns whether the query
-    runs. The code that starts the query sets it.
+    `count` calls a function with the job's `JobCounts`. `clock` returns seconds. The code that starts the query sets
+    `is_running`, which returns whether the query runs.
     """
 
     def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):
@@ -94,7 +94,7 @@ class QueryMetrics:
         self._batch: FinishedBatch | None = None
 
     def on_become_leader(self, steps: CommitSteps) -> None:
-        """Count the contents of the tables again after the query became their leader."""
+        """Count a start of the query, and load the counts of groups, members and share-partitions from its tables."""
         self._steps, self._led_s, self._begun_s = steps, self._clock(), None
         here = {writer.spec.name for writer in steps.writers}
         rows = [

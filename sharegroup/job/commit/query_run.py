@@ -51,13 +51,13 @@ class NoObserver:
     """Ignores all events."""
 
     def on_become_leader(self, steps: CommitSteps) -> None:
-        """See `BatchObserver.on_become_leader`."""
+        """Do nothing."""
 
     def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
-        """See `BatchObserver.on_batch_computed`."""
+        """Do nothing."""
 
     def on_batch_finished(self) -> None:
-        """See `BatchObserver.on_batch_finished`."""
+        """Do nothing."""
 
 
 class QueryRun:
@@ -68,7 +68,7 @@ class QueryRun:
     Args:
         hand_over: passes the results of each batch to the query's source.
         on_lead: called when the query is the leader, before its first batch; measures the brokers' time for `clock`.
-        refresh_clock: measures the brokers' time again; called from time to time.
+        refresh_clock: measures the brokers' time again; called after a batch with changes if `clock` requires it.
         upkeep: requests the upkeep of the tables; called every `upkeep_interval` commits.
         drop_checkpoint: called if the checkpoint no longer matches the tables, before `finish_batch` raises.
         mark_checkpoint: called after each commit with the newest batches in the tables (`CommitSteps.newest_batches`).

@@ -13,11 +13,12 @@ _RETRY_S = 1.0
 
 
 class RetryingWorker:
-    """Runs the most recently submitted task on a background thread, and retries it every `retry_s` until it succeeds.
+    """Runs the most recently submitted task on a background thread, and repeats it while it raises TableStoreError.
 
-    A call of the worker submits a task. It replaces a task that has not started, so it must include that task's work.
-    After each task the thread pauses for `rest_s` seconds, which combines frequent submissions. An urgent task skips
-    the pause. `close` ends the thread. A submission raises the error of an earlier task if retrying cannot fix it.
+    A call of the worker submits a task. The task replaces one that has not started, so it must include the other task's
+    work. The thread pauses for `retry_s` seconds before it repeats a task. After each completed task it pauses for
+    `rest_s` seconds, which combines frequent submissions; an urgent task skips this pause. If a task raises any other
+    error, later submissions raise that error. `close` ends the thread.
     """
 
     def __init__(self, name: str, retry_s: float = _RETRY_S, rest_s: float = 0.0) -> None:

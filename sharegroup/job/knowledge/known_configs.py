@@ -27,7 +27,10 @@ class KnownConfigs:
         return self._values is None
 
     def is_current(self, values: Values) -> bool:
-        """Return whether `values` equals the stored values. Unchanged values are usually the same object."""
+        """Return whether `values` equals the stored values.
+
+        This is usually fast, because unchanged values are the same object.
+        """
         return values is self._values or values == self._values
 
     def replace(self, values: Values, groups: Collection[str]) -> list[str]:
@@ -54,7 +57,7 @@ class KnownConfigs:
         return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
 
     def reads_committed(self, group_id: str) -> bool:
-        """Return whether the group's isolation level is read_committed: it reads up to the last stable offset."""
+        """Return whether the group reads only up to the last stable offset (isolation level read_committed)."""
         return self.get(group_id).isolation_level is IsolationLevel.READ_COMMITTED
 
     def get_offset_reset(self, row: SharePartitionRow) -> AutoOffsetReset:

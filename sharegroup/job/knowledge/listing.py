@@ -26,14 +26,15 @@ class TopicIdPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The log's topic name and partition, because offsets are requested by name."""
+        """The log's topic name and partition, by which its offsets are requested."""
         return TopicPartition(self.topic, self.partition)
 
 
 class Listing:
     """The rows of the table `share_partitions`, with indexes by log, topic id, topic name and group.
 
-    A share-partition that is being deleted needs no log. All look-ups except `get` and `has_name` ignore its row.
+    All look-ups except `get` and `has_name` ignore the rows of share-partitions that are being deleted, because the
+    source polls no log offsets for these.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,10 @@ class Listing:
         return self._logs_of_topic.get(topic_id, ())
 
     def ids_of(self, name: str) -> Collection[str]:
-        """Return the ids of the topics with this name in the table."""
+        """Return the ids that topics of this name have in the table.
+
+        There are several ids if the topic was deleted and created again.
+        """
         return self._ids_of_name.get(name, ())
 
     def logs_of_group(self, group_id: str, topic_id: str | None = None) -> Iterator[TopicIdPartition]:

@@ -60,7 +60,7 @@ class ManagedShards:
         return self._of_group.get(group_id, ())
 
     def shard_key(self, key: SharePartitionKey) -> str:
-        """Return the operator key that manages the share-partition."""
+        """Return the operator key of the share-partition's shard. The share-partition need not be managed."""
         return ShardKey(key.group_id, key.topic_id, key.partition % self._shards).encode()
 
     def by_shard(self, keys: Iterable[SharePartitionKey]) -> dict[str, list[SharePartitionKey]]:

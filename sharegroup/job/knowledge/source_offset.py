@@ -70,7 +70,10 @@ class SourceOffset:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether the rows are too large to be written again with each batch. An offset without rows then follows."""
+        """Whether the rows are too large to be written again with each batch.
+
+        If so, the source returns the next offset even if nothing has changed. That offset then has no rows.
+        """
         return len(to_json(self.rows)) > _LARGE
 
     def to_json(self) -> dict[str, Any]:

@@ -101,7 +101,10 @@ class SourceState:
             self.logs.remove(log)
 
     def _remove_unmanaged(self, key: SharePartitionKey) -> None:
-        """Remove a share-partition from `waiting`, `logs` and `gone`: its row was removed or has become `deleting`."""
+        """Remove a share-partition from `waiting` and `gone`, because its row was removed or is now marked as deleting.
+
+        Also remove its log from `logs` if no other share-partition reads the log.
+        """
         self.waiting.pop(key, None)
         log = TopicIdPartition.for_key(key)
         if not self.listing.keys_of(log):

@@ -36,10 +36,11 @@ class JobLead:
         self.epoch = 0
 
     def acquire_epoch(self) -> int:
-        """Acquire an epoch above all existing ones. Raises FencedLeaderError if another job has acquired one meanwhile.
+        """Acquire a leader epoch above all existing ones, and return it.
 
-        A job acquires its first epoch when it starts. If two jobs do so at the same moment, the job whose commit comes
-        second is fenced.
+        A job acquires its first epoch when it starts, even if another job leads. If two jobs do so at the same moment,
+        the job whose commit comes second is fenced. Raises FencedLeaderError if this job is fenced in that way, or if
+        another job has acquired an epoch since this job's last one.
         """
         newest = self._newest()
         if self.epoch:

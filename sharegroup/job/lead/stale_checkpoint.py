@@ -35,7 +35,7 @@ class Checkpoint(NamedTuple):
         newest_batch: the newest batch in the checkpoint; -1 if there is none.
         committed: by table, the newest batch of the query that the table had when the checkpoint was last used.
         pinned: the values of `shuffle.partitions` and `operator.shards` when the checkpoint was created, by key. They
-            cannot change later, because they divide the operator's state. It is empty before the first batch.
+            cannot change later, because they divide the operator's state. `pinned` is empty before the first batch.
     """
 
     path: str
@@ -46,6 +46,8 @@ class Checkpoint(NamedTuple):
 
     def changed_settings(self, config: JobConfig) -> list[str]:
         """Return a text for each pinned number that differs from the config: the key and both numbers.
+
+        A configured `shuffle.partitions` of 0 means that the pinned number is kept.
 
         If there is a difference, the query must not continue from the checkpoint. Spark would keep the pinned number of
         shuffle partitions. With another number of shards, a batch that was planned before would pass requests to shards
@@ -68,8 +70,9 @@ def reject_stale_checkpoint(
 
     - The tables have batches of the query that the checkpoint lacks, because the checkpoint was restored from a backup.
       `committed` is the newest batch of the query in the tables.
-    - Another query has written the tables after the query's last start. `last_info` is the info of the newest commit.
-      `last_leader_epoch` returns, for a query id, the leader epoch of that query's last start.
+    - A query with another id, that is, with another checkpoint, has written the tables after the last start of the
+      query. `last_info` is the info of the newest commit. `last_leader_epoch` returns, for a query id, the leader epoch
+      of that query's last start.
     """
     if checkpoint is None:
         return

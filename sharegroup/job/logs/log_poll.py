@@ -88,7 +88,7 @@ class LogPoll:
     def waiter(self) -> KafkaConsumer:
         """Return a new consumer, with which the caller waits until a partition has unread committed records.
 
-        Its fetches return only a few bytes.
+        Each of its fetches returns at most about 64 KiB.
         """
         limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
         return offsets_consumer(self._settings, read_committed=True, **limits)

@@ -57,7 +57,10 @@ class PartitionLeaders:
         return found
 
     def record_response(self, topic: str, partitions: Collection[TopicPartition], now_ms: int) -> None:
-        """Record that the offsets of these partitions of a topic were returned."""
+        """Record that the leaders returned the log offsets of these partitions, so they no longer count as failing.
+
+        When no failing partition of the topic is left, the topic's next failure starts with the shortest pause again.
+        """
         trouble = self._troubles.get(topic)
         if trouble is None:
             return

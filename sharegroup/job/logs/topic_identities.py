@@ -14,8 +14,8 @@ response of one broker, whose metadata may be outdated:
     a topic that was deleted before       the response is outdated, and ignored for the grace time
 
 The grace time of a topic starts when the topic is first polled, because earlier responses concern other topics. Time
-without responses does not count, because it proves nothing: the job's machine may have been suspended, or the brokers
-may have been down between two starts, at each of which they reported no topics.
+without responses does not count, because it proves nothing. For example, the job's machine may have been suspended. Or
+the brokers may have been down between two starts, and reported no topics shortly after each start.
 """
 
 import logging
@@ -115,7 +115,7 @@ class TopicIdentities:
     def describe(self, names: Collection[str], now_ms: int) -> dict[TopicPartition, int]:
         """Look up names now, and return the leader of each partition that has one.
 
-        Raises the errors of the function `describe`.
+        Raises the errors of the function `describe` that the constructor received.
         """
         return {
             TopicPartition(name, partition): leader

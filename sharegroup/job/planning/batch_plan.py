@@ -34,7 +34,7 @@ class BatchPlan:
         self._add(rows.TOPIC_DELETED, topic, sorted(shard_keys))
 
     def add_unload(self, managed: ManagedShards, keys: Collection[SharePartitionKey]) -> None:
-        """Add the share-partitions that are no longer managed, so that their shards unload them."""
+        """Add rows by which the shards of these share-partitions unload them."""
         for shard_key, of_shard in managed.by_shard(keys).items():
             self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
@@ -48,9 +48,9 @@ class BatchPlan:
         self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def add_fences(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
-        """Add the current processes of a group's members.
+        """Add a group's fences, each with the current process of a member.
 
-        The operator then rejects requests of their earlier processes.
+        The operator then rejects requests of the member's earlier processes.
         """
         self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 

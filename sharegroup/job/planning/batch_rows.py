@@ -67,10 +67,10 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """Return a copy of `load`, the row that loads a share-partition into the operator.
+    """Return a copy of `load`, the row that loads a share-partition, with the header of its stored state.
 
-    If the stored state has the current epoch, the copy gets its start offset and state batches. Otherwise it keeps the
-    start offset of `load`, and has no state batches.
+    If the state epoch of the stored state is not earlier than that of `load`, the copy also has the start offset and
+    the state batches of the stored state. Otherwise it has the start offset of `load`, and no state batches.
     """
     state = states.get(key)
     header = state.header.dump() if state is not None else None

@@ -52,10 +52,12 @@ class LogChanges:
         return known.logs.update(responses)
 
     def _due_logs(self, poll: SourcePoll) -> set[TopicIdPartition]:
-        """Return the logs whose offsets are requested in this poll, unless the offsets of all logs are due.
+        """Return the logs whose offsets are requested in a poll that does not request those of all logs.
 
-        These are logs whose offsets are not known, logs that unread requests concern, logs from which members wait for
-        records, and logs of groups whose config has changed, because `share.isolation.level` may have changed.
+        - Logs whose offsets are not known.
+        - Logs that unread requests concern.
+        - Logs of groups whose config has changed, because `share.isolation.level` may have changed.
+        - Logs from which members wait for records, if `poll_ms` have passed since these were last returned.
         """
         listing = poll.known.listing
         wanted = set(poll.known.logs.unknown)
@@ -74,7 +76,11 @@ class LogChanges:
         return due
 
     def _detect_deleted_topics(self, poll: SourcePoll) -> None:
-        """Report each deleted topic once to the shards of its share-partitions, also to those that are added later."""
+        """Detect deleted topics, and report the deletion to the shards of each topic's share-partitions.
+
+        It is reported once for each share-partition, also for one that is added later. A reported share-partition is no
+        longer managed.
+        """
         known, listing = poll.known, poll.known.listing
         names = self._topics.pop_updated_names() | {key.topic for key in poll.added}
         for name in sorted(names):

@@ -1,13 +1,14 @@
 """Decides which rows the `kafka_log_offsets` source sends next. The source itself waits and reads the clock.
 
-All input apart from the arguments comes through three protocols: `SourceTables`, `Logs` and `GroupConfigSource`. The
-same decisions therefore run with Kafka and Delta tables or in a simulation. `now_ms` is the time of a monotonic
-clock. The detection of deleted topics requires such a clock, because it depends on how long a name refers to no topic.
-The brokers' time comes from the `Handover`, the data that the query passes to this source.
+Apart from the arguments of `LogOffsetsPlanner.next_offset`, all input comes through three protocols: `SourceTables`,
+`Logs` and `GroupConfigSource`. The same decisions therefore run with Kafka and Delta tables or in a simulation.
+`now_ms` is the time of a monotonic clock. The detection of deleted topics requires such a clock, because it depends on
+how long a name refers to no topic. The brokers' time comes from the `Handover`, the data that the query passes to this
+source.
 
-The cost of a poll depends on the changed rows of `share_partitions`, the logs from which a member waits for records,
-and the expired deadlines. What the source sent before is kept in memory (`SourceState`). Everything that is sent is in
-the returned offset.
+The cost of most polls depends only on the changed rows of `share_partitions`, the logs from which a member waits for
+records, and the expired deadlines. Only a poll at the longer interval (`idle_poll_ms`) requests the offsets of all
+logs. What the source sent before is kept in memory (`SourceState`). Everything that is sent is in the returned offset.
 """
 
 from collections.abc import Collection, Mapping
@@ -66,9 +67,9 @@ class LogOffsetsPlanner:
     ) -> SourceOffset | None:
         """Return the offset after `before`; None if nothing has changed.
 
-        `handover` comes from the driver. `requested` has the ids of the topics of unread requests. Their logs are
-        polled now, because members wait for records. All requests appended before `safe_ms` (by the brokers' clocks)
-        have been read. It is 0 if no such time is known.
+        `handover` comes from the driver. `requested` has the ids of the topics that unread requests concern. The
+        offsets of these topics' logs are requested now, because members may wait for records. `safe_ms` is a time of
+        the brokers' clocks before which every appended request has been read; 0 if no such time is known.
         """
         # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
         known, self._known = self._known, None
@@ -107,8 +108,9 @@ class LogOffsetsPlanner:
         """Load the share-partitions that can be managed now, and return the version of `share_group_state` to read.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
-        wait for a leader. A share-partition without a state is loaded when its start offset can be computed. The result
-        is None if nothing is loaded.
+        wait for a leader. A new share-partition has no state, and is loaded when its start offset can be computed. If
+        the state of any other share-partition is missing, its group is stopped (`stopped_groups`). The result is None
+        if nothing is loaded.
         """
         known, pending = poll.known, poll.pending
         if not pending:
@@ -192,7 +194,7 @@ def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> d
 
 
 def _add_configs(poll: SourcePoll) -> None:
-    """Send its group's config to each shard that loads share-partitions, and to all shards if the config changed."""
+    """Add the configs for shards that load share-partitions, and for all shards of groups whose config has changed."""
     known = poll.known
     shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in poll.batch.loading}
     for group_id in poll.reconfigured:
@@ -225,8 +227,8 @@ def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
 def _tick(poll: SourcePoll, safe_ms: int) -> int:
     """Add ticks for the keys whose deadline is before the safe time; return the time of the newest ticks.
 
-    After a start, every key gets one tick. If no key gets a tick, the result is the time of earlier ticks. The
-    reservations of each gateway whose lease ended before the safe time are ended as well.
+    After a start, every key gets one tick. If no key gets a tick in this poll, the result is the time of earlier ticks.
+    Also add the gateways whose leases ended before the safe time, so that the operator ends their reservations.
     """
     known = poll.known
     poll.batch.add_ended_leases(poll.handover.leases.over_at(safe_ms))

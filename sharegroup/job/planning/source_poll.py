@@ -22,7 +22,7 @@ class SourcePoll:
         batch: the rows to send.
         pending: the share-partitions that must be managed and are not managed yet.
         added: those of `pending` whose rows are new or changed.
-        removed: the share-partitions that are no longer managed.
+        removed: the share-partitions that this poll has stopped managing, and that their shards must unload.
         reconfigured: the groups whose config has changed.
     """
 

@@ -16,10 +16,10 @@ class SourceTables(Protocol):
         """Return the table's newest version."""
 
     def share_partitions(self, version: int) -> Collection[SharePartitionRow]:
-        """Return the share-partitions at a version."""
+        """Return the rows of `share_partitions` at a version."""
 
     def changes(self, before: int, after: int) -> SharePartitionChanges:
-        """Return the changes of share-partitions from one version (-1: no table) to another."""
+        """Return the changes between two versions of `share_partitions`. If `before` is -1, all rows are new."""
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
         """Return the states of `keys` at a version of `share_group_state`. Keys without a state are left out."""

@@ -48,8 +48,9 @@ def fetch_starts_by_time(
     """Look up the start offsets of share-partitions with the strategy by_duration.
 
     Share-partitions without a response are left out. Durations count back from `brokers_ms`, the brokers' time; if it
-    is 0 (not known), nothing is looked up. The results need not be stored, because the share-partitions are loaded in
-    the same batch, and its rows contain the start offsets.
+    is 0 (not known), nothing is looked up. If a log has no record since that time, the start offset is its end offset.
+    The results need not be stored, because the share-partitions are loaded in the same batch, and its rows contain the
+    start offsets.
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:

@@ -27,10 +27,9 @@ class StoppedGroups:
         self._missing: dict[str, SharePartitionRow] = {}
 
     def get_stopped(self, known: SourceState) -> set[str]:
-        """Return the ids of the stopped groups.
+        """Return the ids of the groups that are still stopped.
 
-        First, remove each group in which the row of the share-partition without a state has changed. Log that this
-        group is served again.
+        A group is served again, which is logged, if the row of its share-partition without a state has changed.
         """
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:

@@ -15,8 +15,9 @@ class TableChanges:
     def poll(self, poll: SourcePoll) -> int:
         """Apply the changes; return the version of `share_partitions` that was read.
 
-        The configs are read after the share-partitions. If configs may be sent to a shard, the newest version of their
-        table is read. The shard may have received newer configs in a `configure` request than an older version has.
+        The configs are read after the share-partitions. If configs may be sent to a shard, they are read from the
+        newest version of their table. An older version may lack configs that the shard has already received in a
+        `configure` request.
         """
         known = poll.known
         version = self._tables.newest_version(SHARE_PARTITIONS.name)

@@ -50,7 +50,10 @@ class Brokers:
         return self.retry(lambda: self.request_once(request, node_id))
 
     def retry(self, attempt: Callable[[], T]) -> T:
-        """Call `attempt` and return its result. If it raises a transient error, call it again until the timeout."""
+        """Call `attempt` and return its result.
+
+        After a transient error it is called again, for up to `timeout_ms` in total. The last error is then raised.
+        """
         end = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -87,7 +90,10 @@ class Brokers:
         return {group_id: results[group_id] for group_id in dict.fromkeys(group_ids)}
 
     def request_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """Send a request without retrying it, and return the response."""
+        """Send a request without retrying it, and return the response.
+
+        Raises UnsupportedVersionError if the broker does not support the API, and other kinds of KafkaError.
+        """
         manager = self.admin._manager
         try:
             return manager.run(manager.send, request, node_id)

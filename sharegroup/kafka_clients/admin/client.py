@@ -69,7 +69,7 @@ class ShareGroupAdmin:
     ) -> dict[str, ShareGroupDescription]:
         """Return {group: description}, in the requested order. Raises the first error if groups have errors.
 
-        With `missing_ok`, groups that do not exist are left out. A group may be deleted after it was listed.
+        With `missing_ok`, groups that do not exist are left out, such as a group that was deleted after it was listed.
         """
         found = groups.describe_groups(self._brokers, group_ids, include_authorized_operations)
         return _all(found, missing_ok)
@@ -77,7 +77,7 @@ class ShareGroupAdmin:
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
         """Delete groups. Return {group: error}, None for deleted groups.
 
-        Errors of single groups are not raised. As in Kafka, groups of any type are deleted.
+        Errors of single groups are not raised. As in Kafka, the groups can be of any type.
         """
         return groups.delete_groups(self._brokers, group_ids)
 
@@ -192,7 +192,8 @@ class ShareGroupAdmin:
 
         The record at the partition's start offset is read from the log. This project's server keeps the start offset at
         the first unfinished record, so the result is exact. In Kafka, the record at the start offset may be finished.
-        The result is then a lower bound: all older records are finished.
+        The result is then a lower bound: all older records are finished. Partitions without a leader, and partitions
+        without a record at or above the start offset, are left out.
         """
         starts = {
             key: found.start_offset

@@ -23,8 +23,9 @@ FIRST_ATTEMPT_MS = 2_000
 def connect(settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdminClient:
     """Return a connected admin client of kafka-python with these settings.
 
-    A permanent error, such as SaslAuthenticationFailedError, is raised immediately. If no server can be reached within
-    the timeout, KafkaTimeoutError is raised with the reason for the last failure.
+    A permanent error, such as SaslAuthenticationFailedError, is raised after the attempt in which it occurs; the first
+    attempt takes up to FIRST_ATTEMPT_MS. If no server can be reached within the timeout, KafkaTimeoutError is raised
+    with the reason for the last failure.
     """
     end, attempt_ms = time.monotonic() + timeout_ms / 1000, float(FIRST_ATTEMPT_MS)
     while True:
@@ -56,7 +57,8 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
     """Return the error with which `client` fails to connect to the first server, and close the client.
 
-    kafka-python does not report this error, so this function connects once more. It returns None if it succeeds.
+    kafka-python does not report this error, so this function connects once more. It returns None if this attempt
+    succeeds.
     """
     manager = client._manager
 

@@ -101,7 +101,8 @@ def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
     """Remove the static members that have left temporarily, run the assignor, and return the removed members.
 
     The request is a LeaveGroup request for one member that has neither an id nor a group instance id. This project's
-    server interprets such a request as a rebalance. Kafka's brokers reject it.
+    server interprets such a request as a rebalance. Kafka's brokers respond that this member is unknown. In this case,
+    GroupIdNotFoundError is raised. Other errors are those of `remove_members`.
     """
     left = remove_members(brokers, group_id, [ALL_AWAY])
     if left.get(ALL_AWAY) is not None:  # a broker reports this member as unknown

@@ -64,7 +64,7 @@ class ShareGroupOffset(NamedTuple):
 
 
 class LogOffsets(NamedTuple):
-    """The start and end of a partition's log; `end` is the offset of the next record."""
+    """The start and end offsets of a partition's log. `end` is the offset of the next record to be appended."""
 
     start: int
     end: int

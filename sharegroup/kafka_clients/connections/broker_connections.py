@@ -78,7 +78,7 @@ class BrokerConnections:
     async def fetch_metadata(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
         """Return metadata of the named topics, from any broker that responds.
 
-        The broker that responded last is queried first, and the bootstrap servers last. `check` raises
+        The broker that sent the previous response is queried first, and the bootstrap servers last. `check` raises
         UpstreamUnavailableError to reject a response, so that the next broker is queried. If all brokers fail, this
         method raises UpstreamUnavailableError.
         """
@@ -130,8 +130,9 @@ class BrokerConnections:
     async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
         """Call `ask` with the broker's connection for metadata, and return the result.
 
-        `connection_to` returns another connection, where the response could wait behind a fetch. Raises
-        UpstreamUnavailableError if `ask` takes longer than `metadata_timeout_s`.
+        The broker's other connection (`connection_to`) is not used, because there the response could wait behind a
+        fetch. If `ask` takes longer than `metadata_timeout_s`, the connection is closed, and UpstreamUnavailableError
+        is raised.
         """
         connection = self._for_metadata.get(address)
         if connection is None:

@@ -4,8 +4,9 @@
 order of the requests, so each response belongs to the oldest pending request.
 
 A SASL session may have a limited lifetime (KIP-368). If a request is sent after the session ended, the broker closes
-the connection. So `ask` and `keep_session` reauthenticate before the session ends. Earlier requests may still be
-pending at this time. Later requests wait, because a broker accepts no other request during a reauthentication.
+the connection. So `ask` and `keep_session` reauthenticate before the session ends. `forward` does not, so its callers
+call `keep_session` or `log_in` in time. Earlier requests may still be pending at a reauthentication. Later requests
+wait, because a broker accepts no other request during a reauthentication.
 """
 
 import asyncio
@@ -95,9 +96,9 @@ class UpstreamConnection(FrameProtocol):
         return connection
 
     async def log_in(self, settings: ClientSettings) -> None:
-        """Authenticate, or reauthenticate with new settings. No other request may be sent meanwhile.
+        """Authenticate, or reauthenticate with new settings. Without SASL, nothing is sent.
 
-        Raises the same errors as `connect`.
+        The caller must not send other requests meanwhile. Raises the same errors as `connect`.
         """
         self._settings = settings
         if settings.get("security_protocol", "").startswith("SASL"):
@@ -106,7 +107,10 @@ class UpstreamConnection(FrameProtocol):
             self._reauthenticate_s = asyncio.get_running_loop().time() + delay_s
 
     async def keep_session(self) -> None:
-        """Reauthenticate if the session ends soon or has ended. Raises the same errors as `connect`."""
+        """Reauthenticate if the session ends soon or has ended.
+
+        If this fails, the connection is closed. Raises the same errors as `connect`.
+        """
         if self._is_session_ending():
             async with self._reauthentication:
                 if self._is_session_ending():  # still, after another request had the lock
@@ -174,7 +178,10 @@ class UpstreamConnection(FrameProtocol):
     async def exchange(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request without reauthenticating first (see `ask`), and return its response."""
+        """Send a request without reauthenticating first (see `ask`), and return its response.
+
+        If there is no response within `timeout_s`, the connection is closed, and UpstreamUnavailableError is raised.
+        """
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, self._client_id))
@@ -240,7 +247,7 @@ class _File(NamedTuple):
     def of(cls, path: str | None) -> Self:
         """Return the path with the modification time of its file.
 
-        If there is no file, the time is 0, and no error is raised before the file is read.
+        If there is no file, the time is 0. The error for the missing file is raised later, when the file is read.
         """
         try:
             return cls(path, Path(path).stat().st_mtime_ns if path else 0)

@@ -74,7 +74,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def frame_error(self, problem: str) -> None:
-        """Handle data that is not a frame; the connection cannot continue."""
+        """Handle an invalid length, or a frame that `frame_problem` has rejected. No further data is processed."""
         raise NotImplementedError
 
     def frame_problem(self, size: int, head: memoryview) -> str | None:
@@ -188,7 +188,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return memoryview(self._frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle received bytes. Called by asyncio."""
+        """Pass the frames that the received bytes complete to `frame_received`. Called by asyncio."""
         if self._is_over:
             return
         if self._frame is None:

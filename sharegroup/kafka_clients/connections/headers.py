@@ -120,7 +120,7 @@ def encode_request(request: ApiMessage, version: int, correlation_id: int, clien
 
 
 def _framed(message: ApiMessage) -> bytearray:
-    """Encode the message with its length and header into one buffer, so that it need not be copied to prepend them."""
+    """Encode the length, the header and the message into one buffer, so that the message need not be copied."""
     encoded: bytearray = message.encode(header=True, framed=True)
     message._header = None  # would prevent encoding in another version
     return encoded

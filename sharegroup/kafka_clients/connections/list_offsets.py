@@ -92,7 +92,10 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
 
 
 def read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
-    """Return {partition: end offset of the requested epoch}. Partitions with an error are left out."""
+    """Return {partition: end offset of the requested epoch}.
+
+    Partitions with an error, and partitions for which the broker does not know the end offset, are left out.
+    """
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset
         for topic in answer.topics

@@ -135,7 +135,10 @@ class LogOffsetsClient:
                 self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
 
     async def _of_leaders(self, asked: Mapping[TopicPartition, int], ask: _Ask) -> dict[TopicPartition, int]:
-        """Call `ask` for each leader and its partitions, concurrently. Return the results of all leaders together."""
+        """Call `ask` for each leader and its partitions, concurrently. Return the results of all leaders together.
+
+        Unknown leaders are looked up first. Partitions whose leader remains unknown are left out.
+        """
         await self._look_up(p for p in asked if self._leaders.get(p, -1) < 0)
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in asked:
@@ -184,7 +187,8 @@ class LogOffsetsClient:
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Request the end offsets of leader epochs from one leader. Return {} if the leader does not respond.
 
-        Unlike `_ask`, this method does not add such a leader to the silent brokers (see `SilentBrokers`).
+        Unlike `_ask`, this method does not add a leader that does not respond to `SilentBrokers`. It sends no request
+        to a leader that is already there.
         """
         if leader in self._silent:
             return {}

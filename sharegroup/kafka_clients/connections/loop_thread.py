@@ -29,7 +29,10 @@ class LoopThread:
             raise
 
     def close(self, close: Callable[[], None]) -> None:
-        """Call `close` on the event loop, and then end the thread. No coroutine may be running meanwhile."""
+        """Call `close` on the event loop, and then end the thread. If no thread was started, do nothing.
+
+        The caller must make sure that no coroutine runs meanwhile.
+        """
         if self._loop is None:
             return
 

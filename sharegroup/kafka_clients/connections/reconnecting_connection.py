@@ -22,14 +22,17 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 
 
 class ConnectBackoff:
-    """The delay between attempts to connect, which doubles with each failure. `now` is the event loop's time in s."""
+    """The delay between attempts to connect, which doubles with each failure, from 0.1 s to at most 1 s.
+
+    The argument `now` of the methods is the event loop's time in s.
+    """
 
     def __init__(self) -> None:
         self._pause_s = FIRST_PAUSE_S
         self._not_before = float("-inf")
 
     def record_failure(self, now: float) -> None:
-        """Record a failed attempt, which doubles the next delay."""
+        """Record a failed attempt. This delays the next attempt, and doubles the delay after the next failure."""
         self._not_before = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
 
@@ -66,7 +69,7 @@ class ReconnectingConnection:
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
 
     def close(self) -> None:
-        """Close the connection. A later request opens it again."""
+        """Close the connection. Waiting requests raise UpstreamUnavailableError. A later request connects again."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connected is not None:

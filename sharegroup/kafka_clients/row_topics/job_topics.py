@@ -72,7 +72,11 @@ def create_topics(
 
 
 def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
-    """Create all topics with one request. Raises KafkaError if it fails."""
+    """Create all topics with one request. Raises KafkaError if it fails.
+
+    If the brokers reject the number of replicas that was computed for CLUSTER_MAXIMUM, a second request creates the
+    topics with the brokers' default.
+    """
     if replication != CLUSTER_MAXIMUM:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
         return

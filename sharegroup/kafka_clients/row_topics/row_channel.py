@@ -54,7 +54,10 @@ class RowChannel:
         return self._partitions.start_reading(self._consumer)
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """Return the member's responses that arrive within `timeout_ms`. Rows of other members are not decoded."""
+        """Return the new responses to the member. If there are no new rows, wait for up to `timeout_ms`.
+
+        Rows for other readers are not decoded. Invalid rows are logged and skipped.
+        """
         responses: list[Response] = []
         self._partitions.follow_partition_count(self._consumer)
         for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():

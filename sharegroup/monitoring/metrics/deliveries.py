@@ -40,7 +40,7 @@ class Deliveries:
             self._acknowledged.add(0, group, cause)
 
     def count_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Count the transitions in these rows of `delivery_log`."""
+        """Count the records whose transitions are in these rows of `delivery_log`."""
         for row in rows:
             self._count(self._labels.label_of(row["group_id"]), row["last_offset"] - row["first_offset"] + 1, row)
 

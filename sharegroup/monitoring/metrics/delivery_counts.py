@@ -1,6 +1,7 @@
-"""Counts the records that members of a gateway received.
+"""Counts the records that were acquired for members of a gateway.
 
-A record was acquired either by a micro-batch, or by the gateway from records that the job had reserved for it.
+Either a micro-batch acquired them, or the gateway itself assigned them to a member. The gateway assigns records that
+the job had reserved for it, or that a member has released.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ _BATCH, _RESERVED = "batch", "reserved"
 
 
 class DeliveryCounts:
-    """Counts the records that members of one gateway received.
+    """Counts the records that were acquired for members of one gateway.
 
     All methods must be called on one thread, except `families`.
     """

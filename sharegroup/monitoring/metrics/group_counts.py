@@ -26,14 +26,18 @@ class GroupCounts:
         self._rebalances = Counter(catalogue.REBALANCES)
 
     def reset(self) -> None:
-        """Reset all counts except the rebalances. The caller must then pass all rows of the tables as added rows."""
+        """Reset all counts except the rebalances.
+
+        The caller must then call `update_group`, `update_member` and `update_share_partition` for every row of their
+        tables, with `before` None.
+        """
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 
     def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
         """Apply a change of a row of `share_groups`.
 
-        If this deletes a group that has its own label, return this label, else None.
+        If the group was deleted and has its own label, remove its series and return the label. Otherwise return None.
         """
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
@@ -48,7 +52,8 @@ class GroupCounts:
     def count_rebalances(self, before: _Row | None, after: _Row | None) -> None:
         """Count a group's rebalances: the increase of its epoch between two versions of its row in `share_groups`.
 
-        A new group has epoch 1. If the epoch is lower than before, the group was deleted and created again.
+        The epoch of a new group counts from 1. If the epoch is lower than before, the group was deleted and created
+        again, so its epoch also counts from 1.
         """
         if after is not None:
             epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1

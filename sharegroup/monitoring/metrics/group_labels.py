@@ -7,8 +7,8 @@ OTHER = "(other)"
 class GroupLabels:
     """Assigns labels to groups. The label of each of the first `limit` groups is its id.
 
-    All other groups have the label `OTHER`. A group with this label never gets its own label, because its counts cannot
-    be separated from the counts of other groups.
+    All other groups have the label `OTHER`. A group keeps this label until it is deleted, because its counts cannot be
+    separated from the counts of the other groups with this label.
     """
 
     def __init__(self, limit: int) -> None:

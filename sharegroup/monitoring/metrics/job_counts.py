@@ -52,9 +52,9 @@ class FinishedBatch:
         part_s: The duration of each part of the micro-batch, in seconds.
         requests: The number of processed rows of the request topic.
         rejected: The number of invalid rows of the request topic.
-        tables: The number of rows written to each table, by table.
-        changes: The changed rows of the tables that contain the current state, by table.
-        responses: The number of response rows.
+        tables: {table: the rows that were written to it}.
+        changes: The changes of rows in the tables of groups, members and share-partitions.
+        responses: The response rows.
         windows: The fields of `WindowSizes` (offsets and counts) for each changed share-partition, as plain values.
     """
 

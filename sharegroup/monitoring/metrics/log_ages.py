@@ -21,7 +21,8 @@ def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_m
     """Return the stored end offsets `ages`, updated with `log_end_offset`, which was observed at `now_ms`.
 
     `log_end_offset` is added if it is higher than the stored end offsets. End offsets up to the start offset are
-    removed, because all records below them are finished. The result is empty if all records are finished.
+    removed, because all records below them are finished. If more than `MAX_ENDS` are left, about every second one is
+    dropped. The result is empty if all records are finished.
     """
     if log_end_offset <= start_offset:
         return ()

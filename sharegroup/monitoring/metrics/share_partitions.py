@@ -44,7 +44,7 @@ class SharePartitionSizes:
         self._named: dict[_Key, Labels] = {}
 
     def update(self, sizes: WindowSizes, now_ms: int) -> bool:
-        """Replace the sizes of one share-partition, and update the sums.
+        """Replace the sizes of one share-partition, and update the sums. Sizes with `is_managed` False are removed.
 
         `now_ms` is the timestamp of the micro-batch that reported the sizes. Return whether the job manages the
         share-partition now and did not manage it before.

@@ -16,8 +16,8 @@ BROADCAST_KEY = "*"
 class NewLeaderBroadcast:
     """Broadcast that a job has become the leader and serves share-partitions.
 
-    If the job started without a checkpoint, it does not have the waiting fetches of the previous job. Requesters that
-    wait for the response to a fetch must therefore send the fetch again.
+    The job may have started without a checkpoint, and therefore without the waiting fetches of the previous job. A
+    requester that waits for the response to a fetch must send the fetch again.
     """
 
     type: ClassVar[str] = "new_leader"
@@ -27,8 +27,8 @@ class NewLeaderBroadcast:
 class MemberLeftBroadcast:
     """Broadcast that a member left its group or that its session expired.
 
-    Gateways discard what they store about the member. The job releases the member's records. If a gateway may still
-    accept acknowledgements of the member, the records stay locked until their locks expire.
+    Gateways discard what they store about the member. The job releases the member's records, with one exception: if
+    another gateway may still accept acknowledgements of the member, the records stay locked until their locks expire.
     """
 
     type: ClassVar[str] = "member_left"

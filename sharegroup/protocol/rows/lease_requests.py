@@ -20,7 +20,7 @@ RENEW_LEASES = "renew_leases"
 class RenewLeasesRequest:
     """Request to keep all reservations of the gateway `requester` for `lease_ms` ms after the append of the row.
 
-    `group_id` may be any group that the job serves. It only selects the job that receives the row.
+    `group_id` may be any group that the job serves. It only determines to which cell's job the row is sent.
     """
 
     type: ClassVar[str] = RENEW_LEASES

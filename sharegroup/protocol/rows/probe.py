@@ -1,8 +1,8 @@
 """The probe: a row that the job appends to its own request topics. Operators ignore it.
 
 The job estimates the brokers' time from the append times of probes. Each query also appends probes when it starts. The
-query is ready when it has finished a micro-batch with a probe, because the Python workers then run and the tables are
-writable (docs/rows.md).
+query is ready when it has finished a micro-batch with a probe. This shows that the Python workers run and that the
+tables are writable (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"

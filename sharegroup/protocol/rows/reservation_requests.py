@@ -1,8 +1,8 @@
 """Rows of `__share_partition_requests` with which a gateway delivers records without waiting for the job.
 
-It reserves offsets and assigns them to its members, and it passes released records on to other members. The
-reservations of a gateway in a share-partition have a *reservation epoch*. The gateway increments the epoch when its
-reservations have ended, or may have ended without a notice. Data and checks only.
+The gateway reserves offsets and assigns them to its members, and it passes released records on to other members. The
+reservations of a gateway in a share-partition have a *reservation epoch*. The gateway begins a new epoch with a higher
+number when its reservations there have ended, or when it does not know whether they have ended. Data and checks only.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ MAX_LEASE_MS = 10_000
 class ReserveRequest(PartitionRequest):
     """Request to reserve offsets, so that the gateway `reply_to` holds at least `records` reserved offsets.
 
-    The job responds in the micro-batch that reads the row, with all offsets that are reserved for the gateway. The job
-    reserves no new offsets in three cases: there are records that a fetch can acquire, a fetch without `reserves` is
-    waiting, or the topic has no topic id. The gateway holds its reserved offsets for `lease_ms` (its lease). The row
-    also ends the gateway's reservations of earlier reservation epochs. `member_id` is empty.
+    The job responds in the micro-batch that reads the row, with all offsets that are reserved for the gateway. At the
+    limit on record locks, it reserves fewer offsets. It reserves no new offsets in these cases:
+    - There are records that a fetch can acquire.
+    - A fetch without `reserves` is waiting.
+    - The topic has no topic id.
+    - The job does not have the log offsets of the partition yet.
+
+    The gateway then holds its reserved offsets for at least `lease_ms`, the duration of its lease. The row also ends
+    the gateway's reservations of earlier reservation epochs. `member_id` is empty.
     """
 
     type: ClassVar[str] = RESERVE
@@ -52,7 +57,7 @@ class AssignRequest(PartitionRequest):
     Until `valid_until_ms`, the reservations of the gateway and the session of the member are certainly valid. The
     gateway sends the records only if the row was appended by this time. The job ignores a row that was appended later,
     so both treat the row in the same way. The locks start at the append of the row and last for `lock_duration_ms`,
-    which is a value from the response to the reserve row.
+    which is one of the two lock durations in the `ReserveResponse`.
     """
 
     type: ClassVar[str] = ASSIGN
@@ -69,8 +74,9 @@ class AssignRequest(PartitionRequest):
 class UnreserveRequest(PartitionRequest):
     """Notice that the gateway `requester` returns reserved offsets without using them.
 
-    `ranges` are the returned offsets. None means all offsets that are reserved for the gateway. Offsets that are not
-    reserved for the gateway in this epoch are skipped. `member_id` is empty.
+    `ranges` are the returned offsets. Those that are not reserved for the gateway in `reservation_epoch` are skipped.
+    None returns all offsets that are reserved for the gateway in this epoch. It also cancels the gateway's reserve
+    requests in the same micro-batch. `member_id` is empty.
     """
 
     type: ClassVar[str] = UNRESERVE
@@ -86,15 +92,14 @@ class UnreserveRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class ReassignRequest(PartitionRequest):
-    """Tells the job that a member released records, and that the gateway `requester` sends them to a waiting member.
+    """Notice that `member_id` released records, and that the gateway `requester` sends them to a waiting member.
 
-    - `acquired`: the released ranges with their delivery counts so far. Each new delivery has a count that is one
-      higher.
+    - `acquired`: the released ranges, with the delivery counts of the released deliveries. The new deliveries have
+      counts that are one higher.
     - `to_member_id`: the member that receives the records. It may be the member that released them.
     - `to_incarnation_id`: the client process of that member if it is static (KIP-345), else None.
     - `valid_until_ms`: the locks of the records and the sessions of both members do not expire before this time. If the
-      row is appended later, the gateway does not send the records, and the job ignores the row. An assign row works the
-      same way.
+      row is appended later, the gateway does not send the records, and the job ignores the row.
     - `lock_duration_ms`: the duration of the new locks, which start at the append of the row.
     """
 

@@ -146,7 +146,7 @@ def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
 def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatch, ...]:
     """Parse the field `batches`: [[first_offset, last_offset, [acknowledge_type, ...]], ...].
 
-    Raises InvalidFieldError for another format. The ranges and types are checked later (`acknowledge_rules`).
+    Raises InvalidFieldError for another format or an empty list. `acknowledge_rules` checks the ranges and types later.
     """
     batches = row.get("batches")
     if not isinstance(batches, list) or not batches:

@@ -1,6 +1,7 @@
 """Checks of fields that occur only in rows of `__share_group_requests`.
 
-Each function returns the parsed value of a field, and raises InvalidFieldError if the value has another format.
+Each function returns the parsed value of a field. It raises InvalidFieldError if the value has another format, or is
+longer than allowed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ class StartOffset(NamedTuple):
 class MemberIdentity(NamedTuple):
     """The ids by which a request names a member: its member id, its group instance id, or both.
 
-    If both are given, they must belong to the same member.
+    If both are given, they must belong to the same member. Only `ALL_AWAY`, which names no single member, has neither.
     """
 
     member_id: str = ""
@@ -70,8 +71,8 @@ def subscribed_topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...
 def topic_metadata(row: Mapping[str, Any], field: str) -> dict[str, TopicMetadata]:
     """Parse {topic: [topic_id, partitions]}.
 
-    Raises an error if a topic name is illegal or a number of partitions is too large. The job creates table rows from
-    these values.
+    A missing field results in {}. Raises InvalidFieldError also for an illegal topic name or too many partitions,
+    because the job creates table rows from these values.
     """
     topics = row.get(field, {})
     if not isinstance(topics, dict) or not all(
@@ -98,7 +99,7 @@ def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int
 
 
 def topic_ids(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    """Parse [topic_id, ...]."""
+    """Parse [topic_id, ...]. The list must not be empty."""
     ids = row.get(field)
     if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
         raise InvalidFieldError(f"{field} must be a list of topic ids", row)
@@ -106,7 +107,10 @@ def topic_ids(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]:
-    """Parse [[topic, partition, start_offset], ...]. This function does not check that the offsets may be altered."""
+    """Parse [[topic, partition, start_offset], ...]. The list must not be empty.
+
+    This function does not check that the offsets may be altered.
+    """
     items = row.get(field)
     if (
         not _are_triples(items)

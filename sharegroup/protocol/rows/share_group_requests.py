@@ -62,9 +62,8 @@ class _Row:
 class HeartbeatRequest(_Row):
     """Heartbeat of a member.
 
-    - `member_epoch`: the epoch that the member was last sent. Other values: 0 joins the group, -1 leaves it, and -2
+    - `member_epoch`: the epoch that was last sent to the member. Other values: 0 joins the group, -1 leaves it, and -2
       leaves it for a restart (only static members, KIP-848).
-
     - `subscribed_topic_names`: the subscription, or None if it has not changed
     - `topics`: the metadata of those subscribed topics that the requester knows
     - `group_instance_id`: set for a static member (KIP-345), None for a dynamic member

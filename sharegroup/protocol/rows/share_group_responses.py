@@ -57,9 +57,9 @@ class _Response:
 class HeartbeatResponse(_Response):
     """Response to a heartbeat.
 
-    - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it has not changed
-    - `subscribed_topic_names`: the member's subscription, sorted. After a member has moved to another gateway, the new
-      gateway needs it.
+    - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if the member has already received it
+    - `subscribed_topic_names`: the member's subscription, sorted. A gateway needs it if the member sent its
+      subscription through another gateway.
     - `session_deadline_ms`: the time until which the session cannot expire, in ms since the epoch (-1: not set)
     """
 
@@ -133,7 +133,7 @@ class RemoveMembersResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupRejection(_Response):
-    """Error response to a row of unknown type, or to an invalid notice. `type` is the type of the invalid row."""
+    """Error response to an invalid notice, or to a row of unknown type. `type` is the type of this row."""
 
     _: KW_ONLY
     type: str

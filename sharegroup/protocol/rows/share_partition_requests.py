@@ -1,8 +1,9 @@
 """Rows of `__share_partition_requests`: JSON objects, each with one request for one share-partition.
 
-The key of a row is its share-partition. All requests for a share-partition are therefore in one Kafka partition and
-keep their order. Each type of row has a class. `decode_share_partition_request` returns an instance of this class. Data
-and checks only.
+The key of a row names its share-partition. All requests for a share-partition are therefore in one Kafka partition and
+keep their order. Only fence_member rows have another key, and are written to every Kafka partition. Each type of row
+has a class. `decode_share_partition_request` returns an instance of this class. The topic also contains renew_leases
+rows, which are in the module `lease_requests`. Data and checks only.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,13 +51,14 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for records until `max_wait_ms` after its append.
 
-    - `max_records`: the maximum number of records. 0 cancels the waiting fetch that `reply_to` has sent for the member.
+    - `max_records`: the maximum number of records. 0 cancels the waiting fetch that `reply_to` has sent for the member:
+      both fetches get an empty response.
     - `is_static`: whether the member is static (KIP-345). Its locks last longer, so that they outlast a restart of the
       member.
-    - `opened_ms`: the time at which the session was opened, if this is its first fetch, else -1. If the time is set,
-      the job first releases all records of the member, because a process with a new session has none of them. This
-      fetch acquires the released records before other fetches. The job ignores the field if a request that was appended
-      at or after `opened_ms` has already acquired records for the member.
+    - `opened_ms`: the time at which the member's share session was opened, if this is the first fetch of the session,
+      else -1. If the time is set, the job first releases all records of the member, because a process with a new
+      session has none of them. This fetch can acquire the released records before other fetches. The job ignores the
+      field if a request that was appended at or after `opened_ms` has already acquired records for the member.
     - `linger_ms`: the maximum time for which the job may delay reading the row, to read several rows together. The
       member does not need new records during this time.
     - `reserves`: whether the fetch is from a gateway that also sends reserve requests for its members. While a fetch
@@ -78,9 +80,9 @@ class FetchRequest(PartitionRequest):
 class AcknowledgeRequest(PartitionRequest):
     """Request to acknowledge `batches`, or to renew their locks.
 
-    - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
-      records that still have these delivery counts. If empty, it applies to all records that the member has acquired.
-    - `lock_deadline_ms`: the time at which the first lock of these records expires, as the requester has received it
+    - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. If a record has another
+      delivery count now, the request is rejected. If `acquired` is empty, delivery counts are not checked.
+    - `lock_deadline_ms`: the earliest time at which a lock of these records expires, as the requester has received it
       (-1: not known). If the row was appended after this time and contains records below the start offset, it is
       rejected, because another member may have finished these records.
     - `is_static`: whether renewed locks get the longer duration of static members
@@ -126,9 +128,11 @@ class ReleaseMemberRequest(PartitionRequest):
     The row is ignored if the member has acquired records with a later member epoch.
 
     - `delivered`: the ranges that were sent to the member, or None if this is not known. The delivery of other acquired
-      records is not counted, because they never left the gateway.
-    - `requester`: the `reply_to` of the gateway whose session with the member ended, or empty. If it is set and the
-      member has acquired records through another gateway, no records are released.
+      records is not counted, because they never left the gateway. If None, all acquired records count as delivered.
+    - `requester`: the `reply_to` of the gateway whose session with the member ended, or empty. If it is set, no
+      records are released while the member has a session with another gateway through which it has acquired records.
+      If it is set and the job has stored no acquisition through this gateway (after a start without a checkpoint), it
+      releases only the ranges `delivered`.
     - `opened_ms`: if the member has opened a new session, the time of opening, else -1. The row is ignored if a request
       that was appended at or after this time has already acquired records for the member.
     """
@@ -149,12 +153,12 @@ class ReleaseMemberRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class FenceMemberRequest(PartitionRequest):
-    """Notice that the process `incarnation_id` now acts as the member. Requests of its other processes are rejected.
+    """Notice that the process `incarnation_id` now acts as the member. Later requests of other processes are rejected.
 
-    `joined_ms` is the append time of the process's join. If a notice with a later time was processed before, this
-    notice is ignored. The group coordinator sends the row to every partition of the request topic, before the response
-    to the join. One partition is not sufficient, because processes may use different partitioners or numbers of
-    partitions.
+    `joined_ms` is the append time of the heartbeat with which this process joined. If a notice with a later time was
+    processed before, this notice is ignored. The group coordinator sends the row to every partition of the request
+    topic, before the response to the join. One partition is not sufficient: the member's processes may use different
+    partitioners or numbers of partitions, so that they write to different partitions of the topic.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -170,7 +174,7 @@ class FenceMemberRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConfigureRequest(PartitionRequest):
-    """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
+    """Notice to a share-partition of its group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
     The group coordinator sends the row before the response to alter_configs. `altered_ms` is the append time of the
     alter_configs request. If a notice with a later time was processed before, this notice is ignored.

@@ -1,4 +1,4 @@
-"""Responses to requests for a share-partition, and the notice that other members wait for its records.
+"""Responses to requests for a share-partition, and the notice that members of other requesters wait for its records.
 
 Data only; `response_rows` encodes and decodes the rows.
 """
@@ -77,7 +77,10 @@ class UnacquireResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMemberResponse(_Response):
-    """Response to a release_member request. If there is no error, the records of the member have been released."""
+    """Response to a release_member request. It has no error even if no records were released.
+
+    `ReleaseMemberRequest` describes when this happens.
+    """
 
     type: ClassVar[str] = RELEASE_MEMBER
 
@@ -90,7 +93,7 @@ class ReserveResponse(_Response):
       count 0. Ranges are included even if the gateway has assigned them in rows that the job has not read yet.
     - `log_end_offset`: the last log end offset that the job has read, or -1 if it has not read one
     - `read_committed`: whether records must be read with isolation level read_committed
-    - `retry_ms`: if `acquired` is empty, the time in ms after which the gateway may send the request again
+    - `retry_ms`: if `acquired` is empty, the time in ms after which the gateway may send the request again, else 0
     - `record_lock_duration_ms`: the lock duration for records that are assigned to dynamic members
     - `static_record_lock_duration_ms`: the lock duration for records that are assigned to static members
     """
@@ -119,7 +122,7 @@ class WantedNotice(_Response):
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionRejection(_Response):
-    """Error response to a row of unknown type. `type` is the type of the invalid row."""
+    """Error response to a row of unknown type, or of a type without a response. `type` is the type of this row."""
 
     _: KW_ONLY
     type: str

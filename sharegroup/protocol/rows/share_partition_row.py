@@ -1,4 +1,7 @@
-"""The base class of all rows of `__share_partition_requests`: their first fields, their key and their encoding."""
+"""The base class of rows of `__share_partition_requests`: their first fields, their key and their encoding.
+
+It is the base of all types of rows except renew_leases (`lease_requests`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +56,7 @@ class PartitionRequest:
 
     @property
     def kafka_key(self) -> bytes:
-        """The record key, which names the share-partition. All its rows are therefore in one Kafka partition."""
+        """The record key. It names the share-partition, so all rows of a share-partition are in one Kafka partition."""
         return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
     def _omitted_fields(self) -> tuple[str, ...]:

@@ -24,8 +24,11 @@ KEYS_PAUSE_S = 10.0
 class LoginMechanisms:
     """The SASL mechanisms that clients may use to log in, with the current users and token keys.
 
-    The constructor raises InvalidConfigError if an enabled mechanism has no users or token keys, or if the file of
-    users or keys is invalid.
+    By default, all mechanisms are enabled for which users or token keys are configured. If the brokers verify the
+    logins (`gateway.upstream.identity: client`), no mechanism is enabled here.
+
+    The constructor raises InvalidConfigError if an enabled mechanism has no users or token keys, if the file of users
+    or keys is invalid, or if token keys are configured without the issuer and audience of tokens.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -40,7 +43,7 @@ class LoginMechanisms:
         self.enabled: Mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
 
     def __bool__(self) -> bool:
-        """Return whether any mechanism is enabled. If none is enabled, clients need not log in."""
+        """Return whether any mechanism is enabled. If none is enabled, the gateway itself verifies no SASL logins."""
         return bool(self.enabled)
 
     def check(self) -> None:
@@ -50,7 +53,10 @@ class LoginMechanisms:
                 reloading.check()
 
     def has_unknown_key(self, message: bytes) -> bool:
-        """Return whether the token in a client's first OAUTHBEARER message is signed by an unknown key."""
+        """Return whether the token in a client's first OAUTHBEARER message is signed by an unknown key.
+
+        Returns False if the message is malformed, or if the gateway accepts no tokens.
+        """
         if self._tokens is None:
             return False
         try:
@@ -62,8 +68,8 @@ class LoginMechanisms:
     def reload_keys(self) -> None:
         """Reload the token keys without waiting for the next `check`. Blocks.
 
-        A file is read if it has changed. A server is queried, unless the last query is less than `KEYS_PAUSE_S` seconds
-        ago. In this case, the keys stay unchanged.
+        A file is read if it has changed. A server is queried, unless its last query is less than `KEYS_PAUSE_S` seconds
+        ago.
         """
         if self._keys is not None:
             self._keys.reload_now()
@@ -93,8 +99,8 @@ def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
 def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
     """Return the token keys from the configured file or server, None if neither is configured.
 
-    Raises InvalidConfigError if a file is missing or invalid. If a server is not available, there are no keys until it
-    responds.
+    Raises InvalidConfigError if the URL is invalid, or if a file is missing or invalid. A server is not queried here.
+    There are no keys until the first successful query.
     """
     if not config.token_keys:
         return None

@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-A-Za-z0-9._~+/]+=*)")
 
 
 class AcceptedToken(NamedTuple):
-    """The user of a token, and when the token expires (ms since the epoch)."""
+    """The user of a token, and the time until which the token is accepted (ms since the epoch)."""
 
     user: str
     valid_until_ms: int
@@ -28,7 +28,7 @@ class AcceptedToken(NamedTuple):
 class OAuthBearerExchange:
     """A login with a token.
 
-    `check` verifies a token: it returns the token's user and expiry, or raises LoginRejectedError.
+    `check` verifies a token: it returns the token's user and validity, or raises LoginRejectedError.
     """
 
     max_message_bytes = MAX_MESSAGE_BYTES

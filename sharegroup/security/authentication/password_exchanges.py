@@ -20,7 +20,10 @@ class PlainExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Verify the user and password in the client's only message. Raises LoginRejectedError if they are wrong."""
+        """Verify the user and password in the client's only message.
+
+        Raises LoginRejectedError if the message is malformed, or if the user or the password is wrong.
+        """
         authorization_id, *rest = message.split("\0")
         if len(rest) != 2:
             raise LoginRejectedError(_REJECTED, _MALFORMED)

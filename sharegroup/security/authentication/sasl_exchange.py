@@ -7,7 +7,10 @@ from sharegroup.errors import ShareGroupError
 
 
 class LoginRejectedError(ShareGroupError):
-    """The login is rejected. The client receives the message. The audit log has `reason`, which contains no secrets."""
+    """The login is rejected. `message` is sent to the client. `reason`, which contains no secrets, is in the audit log.
+
+    By default, `reason` is the message.
+    """
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -37,7 +40,7 @@ class Exchange(Protocol):
         """The maximum size of a client's message, in bytes."""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Handle the client's next message, and return the answer. Raises LoginRejectedError."""
+        """Handle the client's next message, and return the answer. Raises LoginRejectedError to end the login."""
 
 
 #: {mechanism: function that creates an exchange}, in the order of the handshake response.

@@ -49,7 +49,7 @@ class TokenCheck:
         return not self._keys.value.has_key(key_id)
 
     def __call__(self, token: str) -> AcceptedToken:
-        """Return the user of a token, and when the token expires.
+        """Return the user of a token, and the time until which it is accepted: its expiry time plus `skew_s`.
 
         Raises LoginRejectedError if the token is invalid. The reason in this error does not contain the token.
         """

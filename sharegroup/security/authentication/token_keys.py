@@ -36,7 +36,8 @@ class TokenKeys:
     def has_key(self, key_id: str | None) -> bool:
         """Return whether the set has the key of a token. `key_id` is None if the token names no key.
 
-        Such a token is verified with the only key of the set or, if there are several, with a key that has no id.
+        A token that names no key is verified with the only key of the set. If the set has several keys, it is verified
+        with the key that has no id.
         """
         return self._key(key_id) is not None
 
@@ -184,7 +185,10 @@ def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Opens HTTP connections like `_Https`. Only tests need them, because configured URLs are HTTPS (`keys_path`)."""
+    """Opens HTTP connections that are closed when the request's deadline passes.
+
+    Only tests need them, because configured URLs are HTTPS (`keys_path`).
+    """
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()

@@ -110,8 +110,8 @@ class SampleTables:
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
         """Set the times of the tables' new commits to `now_ms` plus a few ms, because the times must ascend.
 
-        `first` is {table: first table version to change}, by default 0. Return the same for the next call: {table: next
-        table version}.
+        `first` is {table: its first version to change}, by default 0. Return the value of `first` for the next call, in
+        which these commits are left out.
         """
         dated = dict(first)
         at_ms = now_ms
@@ -140,8 +140,8 @@ def write_sample_history(
 ) -> list[LogEnd]:
     """Write a history of `minutes` minutes that ends at `end` (default: now) to tables in the directory `tables_path`.
 
-    Return the log end offsets at each step of the history. If the sample topic exists in a broker, pass its id there as
-    `topic_id`.
+    Return the log end offsets at each step of the history. If the sample topic exists in a broker, pass the id that the
+    topic has in this broker as `topic_id`.
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)

@@ -25,9 +25,19 @@ def test_rates_are_per_second_of_at_least_a_window() -> None:
     assert (measured.total_per_s(2_000), measured.count_per_s(30_000)) == (3, 2 / 30)
 
 
+def test_rates_are_zero_when_all_windows_are_old() -> None:
+    measured = Measured(0)
+    measured.record(60, 1_000)
+    assert measured.total_per_s(200_000) == 0
+    measured.record(60, 200_000)
+    assert measured.count_per_s(400_000) == 0
+
+
 def test_poll_metrics() -> None:
     metrics = ConsumerMetrics(0)
-    assert metrics.values(0)["consumer-share-metrics"]["last-poll-seconds-ago"] == -1
+    polls = metrics.values(0)["consumer-share-metrics"]
+    assert polls["last-poll-seconds-ago"] == -1
+    assert isnan(polls["poll-idle-ratio-avg"])
     for start_ms in (0, 1_000, 2_000):
         metrics.poll_began(start_ms)
         metrics.poll_ended(start_ms + 250)

@@ -42,8 +42,9 @@ from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse, 
 def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> CoordinatorResult:
     """Delete the group's offsets for the topics of the request.
 
-    The response has a result for each topic. Repeating a deletion is not an error. Raises RequestError for a group that
-    `check_deletable` rejects.
+    The response has a result for each topic: UNKNOWN_TOPIC_OR_PARTITION if the group has no share-partitions of the
+    topic. A topic that is already being deleted is not an error. Raises RequestError for a group that `check_deletable`
+    rejects.
     """
     check_deletable(group)
     change = Change(group)
@@ -88,8 +89,9 @@ def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, i
 def delete_topics(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
     """Begin the deletion of the share-partitions of deleted topics.
 
-    The group epoch rises, so that the assignor runs again. Members then receive an assignment without these
-    share-partitions. A repeated call changes nothing.
+    The topic ids are stored, so that heartbeats with old metadata cannot add the topics again. If the group has
+    share-partitions of the topics, the group epoch rises. The assignor then runs again, and members receive an
+    assignment without these share-partitions. A repeated call changes nothing.
     """
     change = Change(group)
     for topic_id in topic_ids:

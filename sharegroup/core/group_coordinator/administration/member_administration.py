@@ -6,10 +6,10 @@ An administrator requests a rebalance when a worker has failed and will not rest
 static members without a running process before their sessions end, and runs the assignor immediately. A static member
 counts as not running if it has left for a restart, or has sent no heartbeat for the session timeout of dynamic members.
 
-The records of a removed member are released immediately, with one exception. Until a session deadline that a gateway
-has received for the member, the gateway may respond to acknowledgements before the job processes them. If the member is
-removed before this deadline, its records stay locked until the locks expire. A running process of a removed member gets
-UNKNOWN_MEMBER_ID, and may join again.
+The records of a removed member are released immediately, with one exception for dynamic members. Until a session
+deadline that a gateway has received for the member, the gateway may respond to acknowledgements before the job
+processes them. If the member is removed before this deadline, its records stay locked until the locks expire. A running
+process of a removed member gets UNKNOWN_MEMBER_ID, and may join again.
 """
 
 from collections.abc import Iterable
@@ -85,7 +85,8 @@ def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: in
 def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
     """Return the id of the member that `identity` names, and the member's entry in the response.
 
-    If there is no such member, the id is "" and the entry has an error code.
+    If there is no such member, or if `identity` has the instance id of one member and the member id of another, the id
+    is "" and the entry has an error code.
     """
     given, name = identity
     member_id = group.static_members.get(name, "") if name is not None else given
@@ -119,9 +120,9 @@ def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now
 
 
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
-    """Return whether a gateway may still confirm the member's acknowledgements ahead of the job.
+    """Return whether a gateway may still respond to the member's acknowledgements before the job processes them.
 
-    The gateway may do so until the session deadline that it received for the member. Gateways never do so for a static
+    A gateway may do so until the session deadline that it received for the member. Gateways never do so for a static
     member.
     """
     if member.is_static:

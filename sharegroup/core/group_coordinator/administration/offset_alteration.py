@@ -23,10 +23,10 @@ from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse,
 
 
 def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
-    """Set the start offsets in the request, except invalid ones. Create the group if it does not exist.
+    """Set the valid start offsets in the request. If there are any, create the group if it does not exist.
 
-    The response has a result for each share-partition: an error code if its offset is invalid. Raises RequestError for
-    a group that `check_alterable` rejects.
+    The response has a result for each share-partition: an error code if its offset is negative, or if the partition
+    does not exist. Raises RequestError for a group that `check_alterable` rejects.
     """
     check_alterable(group)
     topics = {

@@ -29,9 +29,10 @@ def balance(
 ) -> dict[str, list[TopicPartition]]:
     """Assign `partitions` to the members, and return all partitions that each member has afterwards.
 
-    `current` has the partitions that each member has now, by member id. `loads` has a number for each member. A
-    member's quota is the number of partitions that it should have. Members with more partitions get the larger quotas.
-    Of two members with equally many partitions, the one with the smaller load gets the larger quota.
+    `current` has the partitions that each member has now, by member id. A member's quota is the number of partitions
+    that it should have. Members with more partitions get the larger quotas. Of two members with equally many
+    partitions, the one with the smaller number in `loads` gets the larger quota. `loads` has, for example, each
+    member's number of partitions of other topics.
     """
     if not current:
         return {}

@@ -20,7 +20,10 @@ _DELETED = "_deleted"
 
 
 def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
-    """Return the name of the record's table, and the record as a row of this table."""
+    """Return the name of the record's table, and the record as a row of this table.
+
+    A tombstone becomes a row that deletes the table row with the same key.
+    """
     if isinstance(record, ShareGroupConfigRecord):
         row = {**record._asdict(), "config_source": _DYNAMIC}
         return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
@@ -48,9 +51,10 @@ def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
 
 
 def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
-    """Return the records that a group's table rows contain. This is the inverse of `table_row`.
+    """Return the records that a group's table rows contain.
 
-    `tables` has the rows by table name. Config rows whose source is not DYNAMIC_GROUP_CONFIG have no record.
+    This is the inverse of `table_row`, but tables contain neither tombstones nor a member's previous epoch. `tables`
+    has the rows by table name. Config rows whose source is not DYNAMIC_GROUP_CONFIG have no record.
     """
     records: list[TableRecord] = [
         ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))

@@ -20,7 +20,10 @@ class _ParkedHeartbeat(NamedTuple):
 
 
 class PendingHeartbeats:
-    """The heartbeats that have no response yet: the newest one of each member. `dumped` is the result of `dump`."""
+    """The heartbeats that have no response yet: the newest one of each member.
+
+    `dumped` is the result of an earlier `dump`.
+    """
 
     def __init__(self, dumped: Mapping[str, tuple[str, int]]) -> None:
         self._parked = {member_id: _ParkedHeartbeat(*parked) for member_id, parked in dumped.items()}
@@ -33,7 +36,7 @@ class PendingHeartbeats:
         self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PENDING_MS)
 
     def discard(self, member_id: str) -> None:
-        """Discard the member's heartbeat, because the member has sent another one."""
+        """Discard the member's heartbeat without a response, because the member has sent another one."""
         self._parked.pop(member_id, None)
 
     def pop(self, member_id: str) -> str | None:
@@ -42,9 +45,10 @@ class PendingHeartbeats:
         return None if parked is None else parked.value
 
     def pop_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
-        """Remove and return the heartbeats that have waited long enough, or whose members need not wait any longer.
+        """Remove and return the heartbeats that must get their responses now.
 
-        `waits` returns whether the member with a given id still has to wait.
+        These are the heartbeats that were appended `PENDING_MS` ago or earlier, and those of members for which `waits`
+        returns False. `waits` returns whether the member with a given id must wait longer for its assignment.
         """
         ready = [
             member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)

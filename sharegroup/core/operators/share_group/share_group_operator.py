@@ -6,7 +6,8 @@ then, so no session expires only because the job is slow.
 
 A member that leaves can join again in the next micro-batch at the earliest. The reason is the row that the batch sends
 to release the member's records. After a failure, the job sends the rows of a batch again. If the same batch also
-responded to the join, the second row could arrive when the member has acquired records again, and release them.
+responded to the join, the member could already have acquired records again when the row is sent for the second time.
+The row would then release these records.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,10 @@ class ShareGroupOperator:
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
     def _process(self, row: InputRow) -> None:
-        """Apply an input row: a request, the group's rows from the tables, or a tick."""
+        """Apply an input row: a request, the group's rows from the tables, or a tick.
+
+        The rows from the tables are ignored if the operator was restored from a state.
+        """
         if row.request is not None:
             self._output.mark_read(row.request)
             if row.request.value != PROBE:
@@ -234,9 +238,9 @@ def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """Yield one request per share-partition that fences the member's earlier processes.
+    """Yield requests to fence the member's earlier processes, one per share-partition.
 
-    The share-partition then rejects requests of these processes. If the batch is repeated, the ids are the same.
+    Each share-partition then rejects requests of these processes. A repeated batch yields the same ids.
     """
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):

@@ -46,7 +46,10 @@ class Demand(NamedTuple):
 
 
 class Demands:
-    """The waiting fetches of a shard, by partition and in the order of their arrival."""
+    """The waiting fetches of a shard, by partition and in the order in which they are served.
+
+    This is the order of their arrival, but a fetch with `is_first` precedes all others.
+    """
 
     def __init__(self, dumped: Mapping[str, Sequence[Sequence[Any]]]) -> None:
         self._demands = {int(p): [Demand(*demand) for demand in demands] for p, demands in dumped.items()}
@@ -91,7 +94,7 @@ class Demands:
     def remove_requesters(
         self, partition: int, requesters: Collection[str], member_id: str | None = None
     ) -> tuple[Demand, ...]:
-        """Remove and return the waiting fetches that these requesters have sent, for `member_id` or for any member."""
+        """Remove and return the waiting fetches that these requesters have sent for `member_id` (None: any member)."""
         standing = self.get(partition)
         removed = tuple(
             demand for demand in standing if demand.reply_to in requesters and member_id in (None, demand.member_id)

@@ -15,8 +15,9 @@ from sharegroup.types import AcquiredRange
 def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
     """Acquire records for the waiting fetches of a share-partition, in order, and return responses and notices.
 
-    Several fetches share the available records evenly. A fetch that gets no records keeps waiting until its deadline,
-    and then gets an empty response. The notices go to gateways that hold records while other fetches wait.
+    Several fetches share the available records evenly, except that a fetch with `is_first` may acquire as many as it
+    requests. A fetch that gets no records keeps waiting until its deadline, and then gets an empty response. The
+    notices go to gateways whose members hold records while members of other requesters wait.
     """
     managed = state.get(partition)
     if managed is None:
@@ -47,10 +48,10 @@ def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | Wan
 def _wanted(
     state: ShardState, partition: int, managed: ManagedPartition, waiting: Sequence[Demand]
 ) -> Iterator[WantedNotice]:
-    """Yield a notice to each gateway whose members hold records while members of other gateways wait.
+    """Yield a notice to each gateway whose members hold records while members of other requesters wait.
 
-    A gateway cannot detect by itself that members of other gateways wait. If a waiting member cannot use reservations,
-    gateways that have reserved offsets also get the notice.
+    A gateway cannot detect by itself that members of other requesters wait. If a waiting member cannot use
+    reservations, gateways that have reserved offsets also get the notice.
     """
     if waiting:
         requesters = {demand.reply_to for demand in waiting}

@@ -52,8 +52,9 @@ class Incarnations:
     ) -> bool:
         """Record that a process joined as the member at `joined_ms`, and return whether it is now the current process.
 
-        It is not if a later join is already known. `request_partition` is the partition of the request topic from which
-        the `fence_member` row was read, or None for an entry that is loaded from the tables.
+        If a later join is already known, the process is not the current one. `request_partition` is the partition of
+        the request topic from which the `fence_member` row was read, or None for an entry that is loaded from the
+        tables.
         """
         key, process = _key(partition, member_id), (incarnation_id, joined_ms)
         entry = self._entries.get(key)

@@ -71,7 +71,7 @@ class ManagedPartition:
     def load(cls, load: dict[str, Any], now_ms: int) -> ManagedPartition:
         """Return the share-partition that a `load` row describes.
 
-        If the durable state in the row has the state epoch of the row or a later one, the share-partition has this
+        If the row contains a durable state whose state epoch is not below that of the row, the share-partition has this
         state. Otherwise it begins at the start offset in the row, without records in flight.
         """
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
@@ -201,8 +201,8 @@ class ManagedPartition:
     ) -> None:
         """Release the records of a member that left or whose session has ended.
 
-        `delivered` are the ranges that the gateway sent to the member (None: all). Its other records do not count as
-        delivered: their delivery counts are reduced again.
+        `delivered` are the ranges that the gateway sent to the member (None: all). The delivery counts of the member's
+        other records are reduced again, because the member never received them.
         """
         if delivered is not None:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
@@ -217,7 +217,7 @@ class ManagedPartition:
     def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> None:
         """Reserve offsets until `reserver` (a gateway in one reservation epoch) holds at least `records` of them.
 
-        Nothing is reserved while records can be acquired.
+        Nothing is reserved while records can be acquired. At the limit on record locks, fewer offsets are reserved.
         """
         self._replay(self.window.reserve(reserver, records, config))
 
@@ -242,7 +242,7 @@ class ManagedPartition:
         self._replay(self.window.reassign(released.transitions, request.to_member_id, deadline_ms))
 
     def release_assigned(self, assigned: Sequence[OffsetRange], config: SharePartitionConfig) -> None:
-        """Release records that have just been assigned to a member, because the member had left before."""
+        """Release records that have just been assigned, because the member left or was replaced before that."""
         start_offset = self.window.start_offset
         ranges = [OffsetRange(max(first, start_offset), last) for first, last in assigned if last >= start_offset]
         self._replay(self.window.release(ranges, config))
@@ -262,9 +262,10 @@ class ManagedPartition:
         return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
 
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
-        """Return the maximum number of records that each fetch may acquire; at least one.
+        """Return the maximum number of records for the next fetch: an even share of the records, at least one.
 
-        `waiting` is the number of fetches that wait.
+        `waiting` is the number of fetches that are still to be served, including this one. If there is only one, the
+        maximum is the limit on record locks.
         """
         window = self.window
         if waiting == 1:

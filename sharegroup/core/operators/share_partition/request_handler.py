@@ -148,6 +148,7 @@ class RequestHandler:
         """Keep a request for a share-partition that is not loaded yet.
 
         Raises RequestError if the topic was deleted, if the request has waited too long, or if too many requests wait.
+        However, a request to release a member of a deleted topic is not rejected, because nothing is left to release.
         """
         state = self._state
         if state.deleted_ms is not None:
@@ -191,9 +192,9 @@ class RequestHandler:
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
         """Assign reserved records to a member. Raises RequestError if they are not reserved for the gateway.
 
-        If the row was appended after `valid_until_ms`, it is ignored, because the gateway has not sent the records. If
-        the member had left before the assignment, the records are released immediately, with the increased delivery
-        count.
+        If the row was appended after `valid_until_ms`, it is ignored, because the gateway does not send the records in
+        this case. If the member had left or was replaced by another process before the assignment, the records are
+        released immediately, with the increased delivery count.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -202,9 +203,10 @@ class RequestHandler:
         self._record_assigned(row, request, managed, receiver, request.ranges)
 
     def _reassign(self, row: RequestRow, request: ReassignRequest, managed: ManagedPartition) -> None:
-        """Release records that `member_id` holds, and assign them to `to_member_id`. A late row is ignored (`_assign`).
+        """Release records that `member_id` holds, and assign them to `to_member_id`.
 
-        Raises RequestError if `member_id` does not hold the records.
+        As in `_assign`, a row that was appended after `valid_until_ms` is ignored. Raises RequestError if `member_id`
+        does not hold the records.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return
@@ -221,7 +223,7 @@ class RequestHandler:
         receiver: _Receiver,
         ranges: Sequence[OffsetRange],
     ) -> None:
-        """Record that the member received the assigned records, or release them if it had left before."""
+        """Record that the member received the assigned records, or release them if it left or was replaced before."""
         state, partition, (member_id, incarnation_id, epoch) = self._state, request.partition, receiver
         is_fenced = self._is_fenced(row, partition, member_id, incarnation_id)
         if is_fenced or state.departed.has_left(partition, member_id, epoch):
@@ -232,8 +234,9 @@ class RequestHandler:
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
         """Add a waiting fetch. It replaces the member's previous fetch, which gets an empty response.
 
-        A fetch for 0 records is not added, but gets an empty response too. It ends only those waiting fetches of the
-        member that came from the same requester.
+        A fetch that opens a session first releases the member's records (`_reopened`). A fetch for 0 records is not
+        added, but gets an empty response too. It ends only those waiting fetches of the member that came from the same
+        requester.
         """
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, managed)
@@ -252,7 +255,8 @@ class RequestHandler:
     def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
         """Release the member's records, because the fetch opens a new session. Return whether the member held records.
 
-        The same fetch can then acquire these records again. If its row was read before, nothing is released.
+        The same fetch can then acquire these records again. Nothing is released if the member has already got records
+        by a request that was appended since the session was opened, for example by this fetch if its row is repeated.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
         if not managed.window.has_member(member_id) or state.requesters.has_fetched_since(

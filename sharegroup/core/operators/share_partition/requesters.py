@@ -53,8 +53,9 @@ class Requesters:
     ) -> None:
         """Record that the member got records through the requester `reply_to`, by a fetch or an assignment.
 
-        `asked_ms` is the append time of the row with the fetch or assignment. If the session of the fetch was opened
-        later, it is the time of the opening. For a member that is its own requester, only the epoch is recorded.
+        `asked_ms` is the append time of the row with the fetch or assignment. If the fetch contains a later time at
+        which its session was opened, `asked_ms` is this time. For a member that is its own requester, only the epoch is
+        recorded.
         """
         if member_epoch >= 0:
             epochs = self._epochs.setdefault(partition, {})

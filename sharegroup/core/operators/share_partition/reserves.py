@@ -83,8 +83,8 @@ def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveReque
 def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
     """Return after how many ms a gateway that got no reservation may request one again.
 
-    The time is longer if the topic has no topic id, or if a waiting member cannot use reservations. No reservation is
-    granted while this is so.
+    The time is longer if the topic has no topic id, or if a waiting member cannot use reservations. In both cases, no
+    reservations are granted.
     """
     is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
     return RETRY_MS if is_able else RETRY_DENIED_MS

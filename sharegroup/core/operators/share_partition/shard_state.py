@@ -101,7 +101,7 @@ class ShardState:
     def get(self, partition: int) -> ManagedPartition | None:
         """Return the share-partition, or None if this shard does not have it.
 
-        If the share-partition is not restored yet, it is restored. It then counts as used by this batch.
+        If this batch has not used the share-partition yet, it is restored, and `touched` includes it from now on.
         """
         if partition not in self._touched and partition in self._idle:
             self._touched[partition] = ManagedPartition.restore(self._idle.pop(partition))

@@ -19,12 +19,14 @@ Clocks. All times are broker times (`kafka_clients.job_clock`), and all are pass
   in several partitions. The operator does not keep the maximum of the times, so a wrong time has no effect on later
   batches.
 
-Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
-demands share new records evenly, so that a large one does not starve the others.
+Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. A demand
+that opens a session of a member that held records is served first. Several demands share new records evenly, so that a
+large one does not starve the others.
 
 Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
 its members when their records arrive. `reserve` requests are served after the demands. When the lease of a gateway
-expires (`gateway_leases`), its reservations end in each shard in which it holds some. Its demands there end too.
+expires (`gateway_leases`), its reservations end in each shard in which it holds some. Its demands in these shards end
+too.
 
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
 of the log is not known yet. A request for a share-partition that is not loaded is kept for a limited time, because the
@@ -215,7 +217,7 @@ class SharePartitionOperator:
     def _report_election_cut(self, partition: int, managed: ManagedPartition, cut: OffsetRange) -> None:
         """Report that an unclean leader election removed the delivered offsets `cut`.
 
-        Writes a message to the job's log, and a row for each range of finished records to `delivery_log`.
+        The effects contain a message for the job's log, and a row of `delivery_log` for each range of finished records.
         """
         state, (first, last) = self._state, cut
         self._output.notes.append(
@@ -247,7 +249,10 @@ class SharePartitionOperator:
             send_deleted(self._output, key, state_epoch)
 
     def _lose_topic(self, topic: str) -> None:
-        """Archive all records in flight of a deleted topic, and reject its waiting and pending requests."""
+        """Archive all records in flight of a deleted topic, and reject its waiting and pending requests.
+
+        The share-partitions are removed. The coordinator, the gateways and the members are notified of the deletion.
+        """
         state = self._state
         state.topic, state.deleted_ms = topic, state.now_ms
         self._output.notes.append(
