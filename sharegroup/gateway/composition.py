@@ -61,8 +61,8 @@ from sharegroup.security.listener import listener_name
 class GatewayParts:
     """All parts of one gateway, created but not started.
 
-    Must be created on the event loop. The constructor raises InvalidConfigError if the configuration is not valid, or
-    a file that the configuration names.
+    Must be created on the event loop. The constructor raises InvalidConfigError if the configuration, or a file that it
+    names, is not valid.
     """
 
     def __init__(self, config: Config) -> None:
@@ -172,7 +172,10 @@ class GatewayParts:
 
 
 def _connection_limits(config: GatewayConfig) -> AddressLimits:
-    """Return the configured limits of connections. The total is lower if the process may not open enough files."""
+    """Raise the process's limit of open files, and return the configured limits of connections.
+
+    If the process still cannot open enough files, the total limit of connections is lower than configured.
+    """
     return AddressLimits(
         limit_connections(raise_limit(), config.max_connections),
         config.max_connections_per_ip,

@@ -29,10 +29,11 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Connect to the upstream cluster and open the ports.
+        """Connect to the upstream cluster, open the ports and start the periodic work.
 
         Raises:
             UpstreamUnavailableError: no broker responds.
+            RequestError: the tables cannot be read (COORDINATOR_NOT_AVAILABLE).
             OSError: a port cannot be opened.
             MetricsUnavailableError: the port for metrics cannot be opened.
         """
@@ -115,7 +116,7 @@ async def _run_periodically(interval_s: float, work: Callable[[], Awaitable[None
 
 @contextlib.asynccontextmanager
 async def running_gateway(config: Config) -> AsyncIterator[Gateway]:
-    """Start a gateway on entry and stop it on exit. Raises the errors of `Gateway.start`."""
+    """Start a gateway on entry and stop it on exit. Raises the errors of `GatewayParts` and of `Gateway.start`."""
     gateway = Gateway(config)
     try:
         await gateway.start()

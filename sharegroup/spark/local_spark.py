@@ -1,4 +1,4 @@
-"""Settings for Spark on this machine. They use the cached JARs (`jars`), and run the driver in a separate process."""
+"""Settings and environment variables for a Spark session on this machine, with the cached JARs (`jars`)."""
 
 import shlex
 import sys
@@ -51,7 +51,7 @@ def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, 
 
 
 def python_environment() -> dict[str, str]:
-    """Return environment variables for PySpark's driver and workers: this process's Python, and its SPARK_HOME."""
+    """Return environment variables that make PySpark use this process's Python and the result of `find_spark_home`."""
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

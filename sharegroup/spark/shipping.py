@@ -48,7 +48,7 @@ def ship_package(spark: SparkSession) -> str:
 def _zip_package(archive: str) -> None:
     """Write the package to a zip, with the bytecode that Python has cached for it.
 
-    Workers cannot cache bytecode for modules in a zip. Python ignores bytecode that does not belong to its source.
+    Workers cannot cache bytecode for modules in a zip. Outdated bytecode is harmless, because Python ignores it.
     """
     root = Path(__file__).resolve().parent.parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:

@@ -18,8 +18,8 @@ def find_spark_home() -> Path:
     """Return the directory to use as SPARK_HOME: the one in the environment, or else one without zip files.
 
     The latter is in the cache of `jars`. It has links to the scripts and JARs of the installed PySpark, which Python
-    then imports from its packages. If the directory cannot be created, the result is that of the installed PySpark.
-    Raises ModuleNotFoundError without PySpark.
+    then imports from its packages. If the directory cannot be created, return the directory of the installed PySpark.
+    Raises ModuleNotFoundError if PySpark is not installed.
     """
     if own := os.environ.get("SPARK_HOME"):
         return Path(own)

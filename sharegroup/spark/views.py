@@ -43,9 +43,9 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
     that is registered already is registered again, because its location may have changed. Raises NameTakenError if a
     managed table has one of the names.
 
-    A query of a view returns the current state. It reads the newest `share_group_state_base`, and the newer records of
-    `share_group_state`. These are the records since the base that was the newest one when this function was called. In
-    a session that lasts for days, call the function again from time to time, because their number grows.
+    A query of a view returns the current state. It reads the newest `share_group_state_base`. It also reads all records
+    of `share_group_state` that are newer than the base was when this function was called. Their number grows, so call
+    the function again from time to time in a session that lasts for days.
     """
     if "://" not in tables_path:  # Spark resolves a relative location against its warehouse
         tables_path = str(Path(tables_path).resolve())

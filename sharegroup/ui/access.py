@@ -87,11 +87,14 @@ class Access:
             self._logins.reload()
 
     def close(self) -> None:
-        """Stop checking passwords."""
+        """Start no further password checks. Does not wait for checks in progress."""
         self._turns.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a request, or pass it to the pages with `scope["caller"]` set (called by the ASGI server)."""
+        """Reject a request, or set `scope["caller"]` and pass the request to the pages. Called by the ASGI server.
+
+        Adds headers to each response. With these headers, browsers restrict what the page can do.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -197,7 +200,7 @@ class _Logins:
                 self._known.clear()
 
     def is_known(self, login: _Login) -> bool:
-        """Return whether the login is in the cache of successful logins. Fast."""
+        """Return whether the login is in the cache of successful logins. The password is not checked."""
         return self._digest(login) in self._known
 
     def prove(self, login: _Login, host: str) -> bool:

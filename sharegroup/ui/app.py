@@ -19,9 +19,8 @@ from sharegroup.ui.pages import PageContext, Pages
 def application(parts: PageContext, config: GatewayConfig, host: str) -> Access:
     """Return the ASGI application of the pages, for a server that listens on `host`.
 
-    If `host` is a loopback address and no users are configured, the application only accepts requests to localhost.
-
-    Raise InvalidConfigError if the users cannot be read.
+    If `host` is a loopback address and no users are configured, the application only accepts requests whose host name
+    is localhost or a loopback address. Raises InvalidConfigError if the users cannot be read.
     """
     pages, changes = Pages(parts), Changes(parts)
 

@@ -3,7 +3,7 @@
 uvicorn's own limit of concurrent requests also counts idle connections, which could therefore block the page. Here, the
 number of connections is limited in total and for each address. A connection is closed if the client does not send its
 request in time. The time starts when the connection is opened, and starts again after each response. Bytes of an
-incomplete request do not extend it.
+incomplete request do not extend it. A connection is also closed if the client does not read the response in time.
 """
 
 from __future__ import annotations

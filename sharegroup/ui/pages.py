@@ -308,7 +308,8 @@ def caller_of(request: Request) -> Caller:
 def _order(group: GroupView, sort: str) -> tuple[float, str]:
     """Return a sort key of a group. It sorts groups by descending value of the column `sort`, then by id.
 
-    Groups with unknown values are last.
+    The value of the column `oldest` is the age of the oldest record. Groups with unknown values are last. If `sort` is
+    `group`, only the id counts.
     """
     values: dict[str, float | None] = {
         "group": 0,
@@ -340,7 +341,10 @@ def _bounds(partition: PartitionView) -> Span | None:
 
 
 def _in_flight(partition: PartitionView, bounds: Span) -> Span:
-    """Return the span from the start offset to slightly above the last record in flight."""
+    """Return the span from the start offset to slightly above the last record in flight.
+
+    If no record is in flight, the span ends with `bounds`.
+    """
     start = min(max(bounds.first, partition.start_offset or 0), bounds.last)
     last = partition.batches[-1].last_offset if partition.batches else bounds.last
     return Span(start, max(start, min(bounds.last, last + max(1, (last - start) // 20))))

@@ -14,9 +14,9 @@ _MAX_RESULTS = 32
 
 
 class ResultCache:
-    """A cache of results, for `MIN_AGE_S` seconds or longer if they took long to create.
+    """Caches each result for `MIN_AGE_S` seconds, or longer if its creation took long.
 
-    It creates one result at a time, and other callers wait. `clock` returns the time in seconds.
+    Only one result is created at a time; callers of `get` wait meanwhile. `clock` returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

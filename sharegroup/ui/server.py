@@ -114,10 +114,10 @@ class PageServer:
 
 
 def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None:
-    """Serve the page until SIGTERM or SIGINT.
+    """Print the address of the page, and serve the page until SIGTERM or SIGINT.
 
-    First lower the priority of this process, so that it does not slow down a job on the same machine. Raise the
-    same errors as the constructor of `PageServer`.
+    The priority of this process is lowered, so that it does not slow down a job on the same machine. Raises the same
+    errors as the constructor of `PageServer`.
     """
     set_up_audit_log()
     server = PageServer(config, host, port, allows_changes)

@@ -98,11 +98,11 @@ class ClientRights:
 
     @property
     def names(self) -> Collection[Key]:
-        """The resources, as (type, name), that the client has named. Their rights are included in each query."""
+        """The resources, as (type, name), that the client has named. Each query requests the rights on all of them."""
         return self._names.keys() | self._expected
 
     def add_names(self, names: Iterable[Key]) -> None:
-        """Include the resources `names` in the next query. The client has named them before its new login.
+        """Include the resources `names` in the next query. The client named them under its previous login.
 
         A share session may continue after a new login, and its later requests do not repeat its topics. Without the
         names of these topics, the client would have no rights on them.
@@ -112,10 +112,12 @@ class ClientRights:
     async def get_rights(self, node_id: int, named: RequiredResources) -> BrokerRights:
         """Return the client's rights on `named`, the resources of a request, and on all other cached resources.
 
-        If the request may create missing topics, the brokers create them first. Rights that are not in the cache are
-        queried, at broker `node_id` first.
+        `named.topic_ids` is ignored: `named.keys` must contain the names of these topics. If the request may create
+        missing topics, the brokers create them first.
 
-        Raises UpstreamUnavailableError if the brokers do not return the rights and no recent result is cached.
+        If rights on `named` are not cached or older than `FRESH_S`, the rights on all `names` are queried, at broker
+        `node_id` first. Raises UpstreamUnavailableError if the brokers do not respond. If only this query fails, cached
+        rights are used for up to `LAST_RESORT_S`.
         """
         listed: frozenset[str] = frozenset()
         this_once: set[Key] = {_ALL_TOPICS} if named.has_all_topics else set()
@@ -156,7 +158,10 @@ class ClientRights:
         return all(key in self._known and self._known[key].queried_s > since for key in keys)
 
     async def _query_with_retries(self, node_id: int, keys: Collection[Key]) -> None:
-        """Query the rights on these resources. For up to `PATIENCE_S` seconds, retry after an error."""
+        """Query the rights on these resources, and store them in the cache.
+
+        Retries after an UpstreamUnavailableError. Raises this error if `PATIENCE_S` seconds have passed.
+        """
         loop = asyncio.get_running_loop()
         queried_s = loop.time()
         while True:
@@ -188,7 +193,7 @@ class ClientRights:
         self._store(dict.fromkeys(keys, ()) | found, queried_s, replaces_topics=_ALL_TOPICS in keys)
 
     def _store(self, found: dict[Key, Collection[int]], queried_s: float, replaces_topics: bool) -> None:
-        """Store the result of a query in the cache, and remove entries that are too old.
+        """Store the result of a query in the cache, and remove entries that are older than `LAST_RESORT_S`.
 
         If `replaces_topics` is True, the query was for all topics, so all earlier entries of topics are removed.
         """

@@ -34,7 +34,10 @@ class ForwardedExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> ExchangeStep:
-        """Log in at the brokers with the client's message. Raises LoginRejectedError if the login is rejected."""
+        """Log in at the brokers with the client's message, and return the user and the end of the session.
+
+        Raises LoginRejectedError if the login is rejected.
+        """
         self.claimed = self._user_of(message)
         return ExchangeStep(b"", self.claimed, self._log_in(ForwardedLogin(self._mechanism, message.encode())))
 

@@ -182,9 +182,10 @@ class ClientIdentity:
             self._login = self._rights = None
 
     def _log_in(self, login: ForwardedLogin) -> int | None:
-        """Log in at the brokers on the event loop, block until this is done, and return the result of `try_login`.
+        """Log in at the brokers, use this login for the connection from now on, and return the result of `try_login`.
 
-        Must be called on a login thread, because the event loop must not block.
+        The login runs on the event loop, and this call blocks until it is done. It must therefore be called on a login
+        thread.
         """
         return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
 

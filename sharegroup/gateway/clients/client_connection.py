@@ -1,7 +1,7 @@
 """The connection of one client: reading, writing, idle checks and closing.
 
-`RequestLoop` decodes and handles the requests. While a client does not read its responses, the gateway reads no further
-requests from the client. After `UNREAD_TIMEOUT_S`, the client is disconnected.
+`RequestLoop` decodes and handles the requests. If a client does not read its responses, the gateway stops reading
+requests from it. A client that has responses to read and reads nothing for `UNREAD_TIMEOUT_S` is disconnected.
 """
 
 import asyncio
@@ -78,7 +78,10 @@ class ClientConnection(FrameProtocol):
             self._disconnect(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the client's requests, and close its share sessions through `Connections`."""
+        """Cancel the client's requests, and remove the connection from `Connections`.
+
+        `Connections.remove` also closes the client's share sessions.
+        """
         super().connection_lost(exc)
         self._stop_unread_timer()
         self._requests.close()

@@ -5,8 +5,9 @@ request, and is released when the request has been handled. This cannot deadlock
 
 - A small request needs no share. The number of connections limits the memory of small requests.
 - A connection that holds a share never waits for a second one. If the body of its request stops arriving,
-  `ClientConnection.is_idle` ends the connection.
-- If a request is larger than the part of the budget for huge requests, it waits until no other request holds a share.
+  `Connections.close_idle` ends the connection.
+- If a request is larger than the part of the budget for huge requests, it gets its share when no other request holds
+  one.
 
 A large request is huge if it is longer than `ORDINARY_BYTES`, otherwise it is ordinary. One eighth of the budget is
 reserved for ordinary requests. Huge requests that arrive slowly therefore cannot block producers. Client addresses with
@@ -58,7 +59,8 @@ class FrameBudget:
     async def acquire(self, address: str, size: int) -> None:
         """Wait for a share of `size` bytes for a request from the client `address`.
 
-        The caller must call `release` with the same size, unless this call was cancelled.
+        The caller must call `release` with the same size when the request has been handled. If this call is cancelled,
+        there is no share to release.
         """
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)

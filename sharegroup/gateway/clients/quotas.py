@@ -4,11 +4,11 @@
     - {user: alice, consumer_byte_rate: 5000000, request_rate: 200}
     - {user: <default>, request_rate: 50}
 
-Several entries can match a client. For each of the two rates, the first matching entry that sets this rate applies.
-Entries are searched in Kafka's order:
+Several entries can match a client. `consumer_byte_rate` and `request_rate` are looked up separately: the first matching
+entry that sets the rate applies. Entries are searched in Kafka's order:
 
-    user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default>,
-    client-id, default client-id
+    user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default> as user,
+    client-id, <default> as client-id
 
 All connections that match an entry share its rate. With `<default>`, each user or client id has a separate rate. If no
 entry sets a rate, the rate in the gateway's configuration applies to each user. If clients do not log in, it applies to
@@ -123,10 +123,10 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """Yield (key of a quota entry, clients that share its rate) for each entry that may apply to a client.
+    """Yield (key of a quota entry, clients that share its rate) for each entry that would apply to a client.
 
-    The order is Kafka's precedence: the first existing entry that sets the rate applies. For example, the entry for
-    `<default>` users gives each user a rate of its own, which all clients of the user share.
+    The entries need not exist. The order is Kafka's precedence: the first existing entry that sets the rate applies.
+    For example, the entry for `<default>` users gives each user a rate of its own, which all clients of the user share.
     """
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both

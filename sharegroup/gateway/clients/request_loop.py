@@ -158,7 +158,7 @@ class RequestLoop:
             self._passthrough.close()
 
     async def _run(self, work: Coroutine[None, None, None]) -> None:
-        """Run a task of the connection. If it raises an exception, close the connection."""
+        """Run a task of the connection. If it raises an exception, call `on_failure`, unless the loop is over."""
         try:
             await work
         except asyncio.CancelledError:
@@ -170,7 +170,7 @@ class RequestLoop:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def _handle_all(self) -> None:
-        """Handle the requests in order.
+        """Handle the requests in order. After a throttled request, wait for its throttle time.
 
         The loop ends by cancellation or when `_is_over` is set. Cancellation alone is not sufficient, because
         `wait_for` may swallow it before Python 3.12.
@@ -218,7 +218,10 @@ class RequestLoop:
             await self._close_when_answered()
 
     async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
-        """Return the handler of a request whose group is a share group. None means that the request is forwarded."""
+        """Return the route of a request in `Service.share_group_routes`, if the group in the request is a share group.
+
+        Otherwise return None. The request is then forwarded.
+        """
         route = self._service.share_group_routes.get(header.api_key)
         if route is None:
             return None
@@ -292,7 +295,10 @@ class RequestLoop:
     # -- the login ---------------------------------------------------------------------------------------------------
 
     async def _handle_bare_message(self, message: memoryview) -> None:
-        """Handle a SASL message that is not wrapped in a request."""
+        """Handle a SASL message that is not wrapped in a request.
+
+        Send the response, or close the connection if the login has failed.
+        """
         await self._responses.join()
         encoded = await self._login.handle_bare_message(bytes(message), self.caller)
         await self._apply_login()
@@ -302,7 +308,10 @@ class RequestLoop:
             await self._responses.put([frame_message(encoded)])
 
     async def _apply_login(self) -> None:
-        """If a login or reauthentication is complete, update the caller and the client's connection to the broker."""
+        """If the client is logged in, set the principal of `caller`, and log in again on the connection to the broker.
+
+        Called after each login step. The connection to the broker is changed only if it uses the client's own login.
+        """
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
             settings = self._login.upstream_settings

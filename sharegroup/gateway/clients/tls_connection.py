@@ -44,8 +44,8 @@ class TlsConnection(asyncio.Protocol):
 class _ServerSide(SSLProtocol):
     """The server side of a TLS connection.
 
-    Until the end of the handshake, the transport of `client` is the accepted TCP transport. After it, asyncio passes
-    the TLS transport to `client`.
+    Until the end of the handshake, the transport of `client` is the accepted TCP transport. After the handshake,
+    asyncio passes the TLS transport to `client`.
     """
 
     max_size = READ_BUFFER_BYTES

@@ -12,7 +12,7 @@ _FIRST_ID, _IDS = 2**30, 2**28
 
 
 class Standby(NamedTuple):
-    """The standby port of a gateway. Clients of another gateway receive it as one more broker, `node_id`."""
+    """The standby port of a gateway. Clients of another gateway receive it as one more broker with the id `node_id`."""
 
     node_id: int
     address: GatewayAddress
@@ -23,7 +23,7 @@ class ClientView(NamedTuple):
 
     Attributes:
         brokers: {id of the upstream broker: address at one of the gateways}.
-        standby: the standby port that the client receives as one more broker; None if there is no other gateway.
+        standby: the standby port that the client receives as one more broker; None if it receives no standby port.
         may_have_moved: whether the client may have used another gateway before, with other addresses for these broker
             ids.
     """

@@ -1,8 +1,9 @@
 """The gateways of a cluster: announces this gateway to the others, and decides which addresses its clients receive.
 
-A client of this gateway receives this gateway's addresses, and the standby port of the next gateway as one more broker.
-If this gateway fails, that standby port is the only broker that the client can still reach. The client requests
-metadata there, and the next gateway responds with its own addresses.
+The gateways form a ring (`known_gateways`). A client of this gateway receives this gateway's addresses, and the standby
+port of the next gateway in the ring as one more broker. If this gateway fails, that standby port is the only broker
+that the client can still reach. The client requests metadata there, and the next gateway responds with its own
+addresses.
 
 While this gateway is alive, the standby port of the next gateway responds with this gateway's addresses. The reason is
 that a client may request metadata from any broker that it knows. If the standby port responded with other addresses, a
@@ -131,6 +132,9 @@ class Fleet:
 
     async def view_for(self, caller: Caller) -> ClientView:
         """Return the broker addresses for a client.
+
+        Clients that use the standby port receive the previous gateway's addresses while it is reachable. After `leave`,
+        clients that need not stay receive the next gateway's addresses. All others receive this gateway's addresses.
 
         If the client should move to another gateway, the result contains a standby port that the client has received
         before or is connected to. Without this port, all returned addresses would be new to the client. If librdkafka

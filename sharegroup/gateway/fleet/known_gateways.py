@@ -1,7 +1,7 @@
 """The other gateways, as their announcements describe them, and the order of all gateways. No clock, no I/O.
 
 The gateways form a ring in the order of their standby addresses, so that all of them use the same order. Each gateway
-sends its clients the standby port of its successor, and takes over the clients of its predecessor.
+sends its clients the standby port of its successor. If its predecessor fails, it takes over the predecessor's clients.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,7 @@ class KnownGateways:
     def apply_row(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
         """Store a gateway's row, which was appended at `append_ms`. Ignore it if a newer row of the gateway is known.
 
-        Return whether this adds or removes a living gateway.
+        Return whether the row adds or removes a living gateway.
         """
         before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
@@ -58,12 +58,18 @@ class KnownGateways:
 
 
 def next_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway after `place` in the ring; None if there is no other. `place` need not be in `gateways`."""
+    """Return the gateway after the standby address `place` in the ring; None if there is no other gateway.
+
+    `gateways` are standby addresses. They need not contain `place`.
+    """
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_right(others, place) % len(others)] if others else None
 
 
 def previous_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
-    """Return the gateway before `place` in the ring; None if there is no other. `place` need not be in `gateways`."""
+    """Return the gateway before the standby address `place` in the ring; None if there is no other gateway.
+
+    `gateways` are standby addresses. They need not contain `place`.
+    """
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_left(others, place) - 1] if others else None

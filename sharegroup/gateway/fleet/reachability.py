@@ -23,7 +23,7 @@ class Reachability:
         self._checks: dict[GatewayAddress, tuple[float, asyncio.Task[bool]]] = {}
 
     async def __call__(self, address: GatewayAddress) -> bool:
-        """Return whether the address accepts connections."""
+        """Return whether the address accepts connections. Results are reused for `FRESH_S` seconds."""
         now = asyncio.get_running_loop().time()
         self._checks = {key: check for key, check in self._checks.items() if now - check[0] < FRESH_S}
         if address not in self._checks:

@@ -30,7 +30,10 @@ class GroupConfigs:
         self._reading = asyncio.Lock()
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective configs of a group."""
+        """Return the effective configs of a group.
+
+        If they are not cached, a warning is logged for each value that is not valid.
+        """
         found = self._in_force.get(group_id)
         if found is None:
             found, warnings = self._config.effective_group_config(group_id, self._set.get(group_id, {}))

@@ -62,6 +62,8 @@ class UpstreamGroups:
 
         Called when a member joins, or when an administrator alters or deletes share group offsets. An existing share
         group keeps its id, even if a group of another type was created upstream since then.
+
+        Raises RequestError (COORDINATOR_NOT_AVAILABLE) if the brokers have such a group and the tables cannot be read.
         """
         kind = await self.other_kind(node_id, group_id)
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
@@ -142,7 +144,8 @@ class UpstreamGroups:
     async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
         """Return whether a broker can describe the group in `request`. It can if the group has the request's type.
 
-        Many brokers do not support the API of the request. The result is then False.
+        The result is also False if the broker does not support the API of the request, as many brokers, or does not
+        respond.
         """
         try:
             answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)

@@ -86,10 +86,11 @@ def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
 
 
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
-    """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
+    """Return the versions of a broker's API that clients may use, as (min, max); max is below min if there are none.
 
-    An API is offered if `passthrough.rules` has a rule for it, or if the gateway rewrites its responses. A rule may
-    limit the newest version. APIs between brokers and APIs of later Kafka releases are not offered.
+    Clients may use an API if `passthrough.rules` has a rule for it, or if it is in `REWRITTEN`. They cannot use APIs
+    between brokers and APIs of later Kafka releases. The APIs in `OWN_VERSIONS` do not depend on the broker, so the
+    result does not apply to them. The newest version is limited by the rule and by `VERSION_CAPS`.
 
     The minimum is the one in the broker's ApiVersions response, even if the broker does not support this version. For
     Produce, Kafka 4 returns the minimum 0, although it supports only version 3 and later. Old versions of librdkafka

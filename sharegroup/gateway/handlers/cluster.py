@@ -51,8 +51,8 @@ class ClusterApis:
     `Metadata` passes on the requests that it cannot answer from cached metadata.
 
     `open_ports` opens a gateway port for each broker that has none. `view_of` returns the broker addresses that a
-    client receives (`Fleet.view_for`). If it is None, there is only one gateway, and all clients receive the addresses
-    of `listeners`.
+    client receives (`Fleet.view_for`). If `view_of` is None, there is only one gateway, and all clients receive the
+    addresses of `listeners`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ClusterApis:
         """Return a response with `topics`, and with the brokers of `response` at the addresses of gateways.
 
         If a broker has no port at this gateway yet, open one first. Brokers without an address for the client are left
-        out.
+        out. The standby port that the client receives, if any, is added as one more broker.
         """
         if self._listeners.without_port(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
@@ -123,7 +123,8 @@ class ClusterApis:
         """Return (the request for the broker, an error entry for each topic that was left out of this request).
 
         If the broker does not support topic ids in requests, the gateway replaces topic ids with names. It leaves out a
-        topic id whose name it does not know.
+        topic id whose name it does not know. Missing topics are created only if the client requests this and may create
+        all topics that it names.
         """
         body = request.body
         names = body.topics

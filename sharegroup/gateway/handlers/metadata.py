@@ -2,10 +2,11 @@
 
     the request is for              the metadata comes from
     all topics, or large metadata   the snapshot, which is first refreshed if it is not fresh
-    few topics, by name or id       the snapshot if it is fresh, otherwise the upstream
+    few topics, by name or id       the snapshot if it is fresh, or a first one if none exists; otherwise the upstream
     topics not in the snapshot      the upstream, which may create them
     authorized operations           the upstream, because snapshots do not contain them
-    a version that brokers lack     the upstream; the gateway converts the response, and adds topic ids if needed
+    a version that brokers lack     the upstream; the gateway converts the response
+    topic ids that brokers lack     the upstream; the gateway adds the topic ids to the response
 
 Topics that the caller may not see are removed, or replaced by an error if the request names them.
 
@@ -57,7 +58,7 @@ class Metadata:
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """Return a snapshot for the response. If it is not fresh, refresh it first.
+        """Return a fresh snapshot for the response. Request it first if necessary.
 
         Return None if the metadata must be requested from the upstream (see the table at the top of this module).
         """

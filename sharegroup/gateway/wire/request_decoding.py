@@ -7,10 +7,10 @@ clients:
   loop for over ten seconds. They read a varint of any length to its end, which takes quadratic time.
 - They accept a string that is cut off by the end of the frame, and null for any string or array.
 
-This decoder creates instances of the same classes, from the same schemas. The two most frequent requests have a
-separate decoder (`share_request_decoding`). All lengths are checked against the end of the frame. Records are not
-copied. Tagged fields are skipped, because the gateway does not use any that clients send. The tagged fields of Fetch
-are sent only between brokers.
+This decoder creates instances of the same classes, from the same schemas. All lengths are checked against the end of
+the frame. Records are not copied. Tagged fields are skipped, because the gateway uses none of those in the requests of
+this decoder. The tagged fields of Fetch are sent only between brokers. The two most frequent requests, ShareFetch and
+ShareAcknowledge, have a separate decoder (`share_request_decoding`), which reads one tagged field.
 
 The number of elements is limited. A frame of 1 MiB could contain half a million elements of two bytes, which would take
 a hundred times more memory as objects. Numbers in arrays count as elements too, because the response may contain an
@@ -82,8 +82,8 @@ _Step = Callable[[_Body, int, DataContainer], int]
 def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
     """Decode a request into an instance of `message`. ShareFetch and ShareAcknowledge are decoded into named tuples.
 
-    Tagged fields are dropped. Raises UnknownVersionError if the version is not supported, and MalformedRequestError if
-    the bytes are not such a request.
+    Tagged fields are dropped, except that `share_request_decoding` reads one. Raises UnknownVersionError if the version
+    is not supported, and MalformedRequestError if the bytes are not such a request.
     """
     return decode_untagged(message, header, frame)[0]
 

@@ -193,7 +193,7 @@ class _Body:
         return batches
 
     def _run(self, most: int) -> list[AcknowledgementBatch]:
-        """Read a run of up to `most` batches. Return [] if the next two batches do not have the same form.
+        """Read a run of up to `most` batches. Return [] if no run begins here; `_batch` must then read the next batch.
 
         A run ends before a batch with another form or with tagged fields. The batches of a run have the same size. The
         form and the number of tagged fields are therefore at known positions in each batch.
@@ -215,7 +215,10 @@ class _Body:
         return [_new(AcknowledgementBatch, (row[0], row[1], row[2:])) for row in rows]
 
     def _batch(self) -> AcknowledgementBatch:
-        """Read one batch of any form."""
+        """Read one batch of any form.
+
+        If the batch releases records that the client marks as unused, its acknowledge types are `UNUSED`.
+        """
         first, last = self.numbers(_OFFSETS)
         types = tuple(self._taken(self._length("acknowledge types"), "acknowledge types").cast("b"))
         if self._is_unused() and types == _RELEASE:
@@ -236,7 +239,10 @@ class _Body:
         return is_unused
 
     def _count(self, what: str, least_bytes: int) -> int:
-        """Read the length of an array whose elements have at least `least_bytes` bytes."""
+        """Read the length of the array `what`, and count its elements. Each has at least `least_bytes` bytes.
+
+        Raises MalformedRequestError if the frame is too short for the elements, or the request has too many elements.
+        """
         count = self._length(what)
         if count * least_bytes > self._size - self._position:
             raise MalformedRequestError(f"the request is too short for {count} {what}")

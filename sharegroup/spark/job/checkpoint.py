@@ -47,10 +47,10 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id of the query whose checkpoint is in the folder. If there is none, create one with a new id.
+    """Return the query id of the checkpoint in the folder. If there is no checkpoint, begin one with a new id.
 
-    Spark would create the same file. Here it exists before Spark's query starts, so that the caller knows the id.
-    Remains of a discarded checkpoint are removed first, because Spark would continue from them.
+    Spark would write the same file with the id. Here it is written before Spark's query starts, so that the caller
+    knows the id. Remains of a discarded checkpoint are removed first, because Spark would continue from them.
     """
     begun = read_checkpoint(spark, checkpoint)
     if begun is not None:
@@ -81,7 +81,7 @@ def discard_checkpoint(spark: SparkSession, checkpoint: str) -> None:
 
 
 def _located(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """Return (Hadoop file system, Hadoop path)."""
+    """Return the Hadoop file system that has this path, and the path as a Hadoop object."""
     jvm: Any = spark._jvm
     located = jvm.org.apache.hadoop.fs.Path(path)
     return located.getFileSystem(spark._jsc.hadoopConfiguration()), located

@@ -195,7 +195,11 @@ class ShareGroupJob:
                 reject_checkpoint_ahead(checkpoint, functools.partial(newest_batch, query_id), beside)
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
-        """Return the checkpoint that a query continues from; None if there is none or it may be damaged."""
+        """Return the checkpoint that a query continues from; None if it has none to continue from.
+
+        After a restart of the machine or a loss of commits, the checkpoint may be damaged or may not match the tables.
+        The result is then also None.
+        """
         is_void = self._have_lost_commits or MarkFile(path).is_of_earlier_boot()
         return None if is_void else read_checkpoint(self._spark, path)
 
@@ -307,8 +311,8 @@ class ShareGroupJob:
         """Stop the queries, after any running batch has ended. Return when they have ended.
 
         A query ends when its next batch begins, which raises StopRequested. A query that begins no batch is stopped
-        directly. In both cases Spark logs a long failure, so its log is switched off first. Real failures are in
-        Python's log.
+        directly. In both cases Spark logs a long failure, so its log is switched off first. Python still logs other
+        failures.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers

@@ -37,7 +37,7 @@ class JobQuery:
             pass data to the query's source, and {partition: first unread offset} of the request topic.
         on_lead: called when the query is the leader, before its first batch.
         clock: estimates the brokers' time, which each batch uses as its time.
-        refresh_clock: measures the brokers' time again for `clock`; called from time to time.
+        refresh_clock: measures the brokers' time again; called after a batch with changes if `clock` requires it.
         observer: counts what the batches do, for the metrics.
         have_lost_commits: whether the tables have lost commits in a power loss. If so, `start` discards the checkpoint.
     """
@@ -93,7 +93,7 @@ class JobQuery:
 
     @property
     def has_started(self) -> bool:
-        """Whether Spark's query exists."""
+        """Whether `start` has started Spark's query. The query may have ended since."""
         return self._query is not None
 
     @property
@@ -154,7 +154,7 @@ class JobQuery:
         return f"{self._config.job.checkpoint_path}/{self.name}"
 
     def _discard_checkpoint(self) -> None:
-        """Discard the checkpoint. Until the query ends, Spark may still write files; the next start removes them."""
+        """Discard the checkpoint. Files that Spark adds before the query ends are removed by the next start."""
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_void_checkpoint(self) -> None:
@@ -170,7 +170,8 @@ class JobQuery:
     def _discard_if_settings_changed(self, checkpoint: Checkpoint) -> None:
         """Discard the checkpoint if the configured number of shuffle partitions or shards has changed.
 
-        No other job uses the checkpoint, because this query is the leader by now. The tables have its whole content.
+        The query is then rebuilt from the tables. Call this when the query leads its tables, because no other job uses
+        the checkpoint then.
         """
         changed = checkpoint.changed_settings(self._config.job)
         if changed:

@@ -23,8 +23,8 @@ _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 def job_session(config: Config) -> SparkSession:
     """Return the job's Spark session.
 
-    `spark-submit --conf` overrides the Spark settings of this module. `shuffle.partitions` in the job's configuration
-    overrides both.
+    `spark-submit --conf` overrides the Spark settings of this module, with one exception: `shuffle.partitions` in the
+    job's configuration always decides the number of shuffle partitions, unless it is 0.
     """
     SparkContext._ensure_initialized()  # the arguments of spark-submit are in the JVM
     given = SparkConf()

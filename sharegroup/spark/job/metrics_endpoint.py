@@ -1,4 +1,4 @@
-"""Serves the job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
+"""Serves the job's metrics and health over HTTP if `metrics.port` is set. Otherwise, batches are not counted."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ class MetricsEndpoint:
         self._all_run = False
 
     def query_metrics(self, name: str) -> QueryMetrics | None:
-        """Return the object that counts a query's batches; None if metrics are off."""
+        """Return the object that counts a query's batches; None if no port is configured."""
         return self._counted.query(name) if self._job.metrics_port else None
 
     def count_upkeep(self, seconds: float, failed: bool) -> None:

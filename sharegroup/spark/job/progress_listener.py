@@ -1,4 +1,4 @@
-"""Reads the metrics of each micro-batch from Spark's event, with as few calls into the JVM as possible.
+"""Reads the metrics of each micro-batch from the event that Spark sends, with as few calls into the JVM as possible.
 
 PySpark's own `StreamingQueryListener` first converts the whole event into Python objects, including the source offsets,
 which contain the rows of the batch. That takes about 250 calls, and tens of milliseconds for each batch. This listener
@@ -63,7 +63,7 @@ def add_progress_listener(spark: SparkSession, on_progress: Callable[[Progress],
 
 
 class _Listener:
-    """Receives the events of Spark's queries. It implements the interface that `Java` names, with its method names."""
+    """Receives the events of Spark's queries. Py4J passes it to the JVM as the Java interface that `Java` names."""
 
     def __init__(self, on_progress: Callable[[Progress], None]) -> None:
         self._on_progress = on_progress
@@ -90,10 +90,10 @@ class _Listener:
         """Ignore the event."""
 
     def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
-        """Ignore the event; the supervisor detects the end."""
+        """Ignore the event; the supervisor detects the end of the query."""
 
     class Java:
-        """The interface's name for Py4J."""
+        """Names, for Py4J, the Java interface that the outer class implements."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 

@@ -1,7 +1,8 @@
 """The share-group job as a program: `jobs/run_share_group.py` under spark-submit, or `sharegroup job` without it.
 
 The job runs until SIGTERM or Ctrl-C, and then ends between two batches with exit code 0. The exit code is 1 if the
-configuration is invalid or the job cannot continue, and 3 if another job leads (FENCED_LEADER_EPOCH).
+configuration is invalid or the job cannot continue, and 3 if another job leads (FENCED_LEADER_EPOCH). It is 130 after a
+Ctrl-C that arrives before the job handles signals.
 """
 
 import dataclasses

@@ -19,9 +19,9 @@ def retry_during_outage(
 ) -> T:
     """Run a step of the start, repeating it while it fails because of an outage, and return its result.
 
-    The step must be idempotent. `wait(seconds)` returns whether the job must stop. One line is logged when an outage
-    begins, and one when it ends. Raises StopRequested if the job must stop, and any error of the step that is not an
-    outage.
+    The step must be idempotent. Before each repetition, `wait(seconds)` is called, which must wait and return whether
+    the job must stop. One line is logged when an outage begins, and one when it ends. Raises StopRequested if the job
+    must stop before the step has succeeded, and any error of the step that is not an outage.
     """
     outage = OutageLog(logger, "the job cannot start because of an outage", "the start of the job continues", clock)
     delay_s = 1.0

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 class StopSignal:
     """Receives SIGTERM and SIGINT, and stores whether the queries must stop.
 
-    The main thread calls `wait`, which returns when the JVM or Python has received a signal. It then switches off
-    Spark's log and calls `request`. Batches that begin after that raise StopRequested.
+    The main thread calls `wait` repeatedly, until it returns True because the JVM or Python has received a signal. The
+    main thread then switches off Spark's log and calls `request`. Batches that begin after `request` raise
+    StopRequested.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -58,6 +59,6 @@ class _JvmHandler:
         self._event.set()
 
     class Java:
-        """The interface's name for py4j."""
+        """Names, for Py4J, the Java interface that the outer class implements."""
 
         implements = ["sun.misc.SignalHandler"]  # noqa: RUF012 - py4j reads a class attribute

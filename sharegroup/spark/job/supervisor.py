@@ -1,9 +1,9 @@
 """Supervision of the job's queries: a query that fails for a temporary reason is started again.
 
 While Kafka or the store of the tables is unavailable, a query is restarted without limit. After other failures it is
-restarted up to `MAX_RESTARTS` times. A successful batch sets this count back to zero. Problems that a person must solve
-end the job immediately: another leader, a stale checkpoint, or a checkpoint of another version. A first start that
-fails for a reason other than an outage ends the job too.
+restarted up to `MAX_RESTARTS` times, and the next such failure ends the job. A successful batch sets the number of
+failures back to zero. Problems that a person must solve end the job immediately: another leader, a stale checkpoint, or
+a checkpoint of another version. A first start that fails for a reason other than an outage ends the job too.
 """
 
 import logging
@@ -117,7 +117,7 @@ class Supervisor:
 
 
 class _Failures:
-    """The consecutive failures of one query without a batch in between."""
+    """Counts the failures of one query since its last successful batch."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -126,7 +126,7 @@ class _Failures:
     def add(self, failure: BaseException | None) -> float:
         """Count a failure and return the seconds until the next start.
 
-        Raises ShareGroupError after more than `MAX_RESTARTS` failures that are not outages.
+        Raises ShareGroupError if more than `MAX_RESTARTS` of the counted failures are not outages.
         """
         self._all += 1
         self._other_failures += not is_outage(failure)

@@ -18,7 +18,10 @@ NAME = "group_coordinator"
 
 
 def source_options(config: Config, handover: str) -> dict[str, Any]:
-    """Return the options of the source `share_groups_ticks`, passed to it as one JSON option."""
+    """Return the options of the source `share_groups_ticks`. The caller passes them to it as JSON, in one option.
+
+    `handover` is the path of the handover file, by which batches pass data to the source.
+    """
     job = config.job
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),

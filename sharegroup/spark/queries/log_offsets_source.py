@@ -1,7 +1,7 @@
 """`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
 
 Its rows contain the share-partitions to manage (rows of the `share_partitions` table, with the state to load), the end
-offsets of their logs, and deleted topics. Rows that are *ticks* carry the time to keys whose deadline has passed.
+offsets of their logs, and deleted topics. Rows that are *ticks* carry the time to shards whose deadline has passed.
 Without changes the source returns no rows, and Spark runs no batch. The source runs in a Python worker of the driver,
 separate from the driver's own Python; `readBetweenOffsets` of a repeated batch runs on an executor. `LogOffsetsPlanner`
 decides which rows are sent; this module waits and reads the clock.
@@ -99,7 +99,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return self._last[1]
 
     def _wait_for_changes(self, before: SourceOffset) -> SourceOffset | None:
-        """Wait for changes and return the next offset, or None if there are no changes.
+        """Wait for changes and return the next offset; None if there are no changes within a time limit.
 
         The result is also None if only requests have arrived, because Spark's Kafka source reads them. Changes of the
         tables are returned even while the brokers are unavailable. The first batch therefore loads the state before
@@ -134,8 +134,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
         """Poll the request topic. Return whether it has requests that must be processed now, and the new safe time.
 
-        Unread requests must be processed now if one of them may not linger any longer, or if a tick is due, because all
-        earlier requests must be read before a tick. If `before.is_due` is set, it stays set.
+        Unread requests must be processed now if one of them has waited long enough for others (`LingerRules`). They
+        must also be processed now if a tick is due, because all earlier requests must be read before a tick. If
+        `before.is_due` is True, the result's `is_due` is also True.
         """
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0

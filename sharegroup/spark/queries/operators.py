@@ -39,7 +39,8 @@ PandasOperator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState],
 def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS) -> PandasOperator:
     """Return the operator of the share_partition query, whose key is an encoded `ShardKey` or `UNKEYED`.
 
-    `records` has the rules that decide when the operator writes snapshots of its state.
+    `records` has the rules that decide when the state of a share-partition is written as a snapshot. Requests for
+    groups of another cell than that of `config` are rejected.
     """
 
     def restore(key: str, state: str | None) -> Operator:
@@ -54,7 +55,10 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
 
 
 def group_coordinator_operator(config: Config) -> PandasOperator:
-    """Return the operator of the group_coordinator query, whose key is a group id."""
+    """Return the operator of the group_coordinator query, whose key is a group id.
+
+    Requests for groups of another cell than that of `config` are rejected.
+    """
 
     def restore(group_id: str, state: str | None) -> Operator:
         if group_id and not config.has_group(group_id):
@@ -124,7 +128,7 @@ def _without_collections() -> Iterator[None]:
 
 @functools.cache
 def _freeze() -> None:
-    """Exclude the objects that exist now, mostly modules, from garbage collections. Only the first call has an effect.
+    """Exclude the objects that exist now, mostly modules, from garbage collections. Further calls do nothing.
 
     Spark's worker collects all garbage after each task. Without this function, the collection took 70 ms, ten times as
     long as the task.

@@ -1,8 +1,8 @@
 """`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
 
-With an empty checkpoint, its first batch loads every group from the tables. Later batches only send ticks (rows with
-the time) to groups in which a deadline has passed, for example the end of a member's session. If no group has such a
-deadline, the source returns no rows, and Spark runs no batch.
+With an empty checkpoint, its first batch loads every group from the tables. The source also sends ticks (rows with the
+time): one to every group after each start, and later to groups in which a deadline has passed, for example the end of a
+member's session. If no group needs a tick, the source returns no rows, and Spark runs no batch.
 """
 
 import json
@@ -33,7 +33,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     Its offset contains the `versions` of the tables that the groups were loaded from (empty before the load), and
     `tick_keys`, the groups that get a tick with the time `clock_ms`. Spark writes the newest offset again with each
-    batch that has only requests. An offset with many keys is therefore followed by a small one without keys.
+    batch that has only requests. An offset with many keys is therefore followed by a small offset without keys.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -49,7 +49,10 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
-        """Return the rows since `start`, and the next offset. If there are no rows, return no rows and `start`."""
+        """Return the rows since `start`, and the next offset.
+
+        If there are no rows, the next offset is `start`, except after an offset with many keys (see the class).
+        """
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
@@ -86,8 +89,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """Wait for a deadline, a request or a time limit. Return the groups that need a tick, and the ticks' time.
 
-        The list is empty if no group needs a tick, for example after a request, which Spark's Kafka source reads. If
-        `is_loaded` is False, the method does not wait.
+        The list is empty if no group needs a tick, for example after a request, which Spark's Kafka source reads. Once
+        after each start, all groups need a tick, because their deadlines are not known. If `is_loaded` is False, the
+        method does not wait.
         """
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)

@@ -93,7 +93,7 @@ def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> 
 def share_partition_rows(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
     """Return the operator's input as a stream of (shard_key, row): the requests, and the rows of `kafka_log_offsets`.
 
-    `handover` is the path of the file that the driver writes for this source. `positions` are as in `request_rows`.
+    `handover` is as in `source_options`, and `positions` are as in `request_rows`.
     """
     requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
@@ -102,7 +102,10 @@ def share_partition_rows(spark: SparkSession, config: Config, handover: str, pos
 
 
 def source_options(config: Config, handover: str) -> dict[str, Any]:
-    """Return the options of the source `kafka_log_offsets`, passed to it as one JSON option."""
+    """Return the options of the source `kafka_log_offsets`. The caller passes them to it as JSON, in one option.
+
+    `handover` is the path of the handover file, by which batches pass data to the source.
+    """
     job = config.job
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),

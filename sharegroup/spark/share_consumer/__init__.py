@@ -12,8 +12,8 @@ The member acquires ranges ahead of the running batch. It offers the next batch 
 another process. The source claims the file by renaming it, so both sides agree on its owner. Then the ranges are in
 Spark's offset log, and the batch will run, now or after a restart. If a range is not claimed before half of its lock
 duration has passed, the member returns it (`unacquire`). This does not count as a delivery. A slow handler therefore
-delays only its own batches, up to the group's limit on record locks. A hung handler loses its records after
-`max_processing_ms`, because their locks are no longer renewed.
+delays only its own batch, as long as the batch does not use up the group's limit on record locks. A hung handler loses
+its records after `max_processing_ms`, because their locks are no longer renewed.
 
 When Spark repeats a batch after a restart, the member first renews the locks of its ranges. Ranges that the responses
 do not list as renewed were finished, or other members have acquired them since, so the handler does not receive them.

@@ -42,7 +42,7 @@ class Run(NamedTuple):
 def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeType) -> Acknowledgements:
     """Return one acknowledgement batch for each range, all with the same type.
 
-    If the member has lost a range, only the batch of this range is rejected.
+    If the member has lost a range, the job therefore rejects only the acknowledgement batch of this range.
     """
     return acknowledge_with_exceptions(ranges, {}, acknowledge_type)
 

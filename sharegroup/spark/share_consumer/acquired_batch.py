@@ -14,7 +14,7 @@ class AcquiredBatch(NamedTuple):
         query_id: the id of the Spark query, which does not change at a restart.
         batch_id: the number of the batch in the query.
         ranges: the acquired ranges with their delivery counts.
-        is_rerun: whether an earlier process of the member has already begun the batch.
+        is_rerun: whether an earlier process of the member offered the batch. That process may have run the handler.
         incarnation: identifies this process; it changes at each restart.
     """
 
@@ -36,7 +36,7 @@ class AcquiredBatch(NamedTuple):
 
 
 def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
-    """Return the ranges whose records the sink may already contain."""
+    """Return the ranges whose records an earlier run or an earlier delivery may have appended to the sink's table."""
     return [held for held in batch.ranges if batch.is_rerun or held.delivery_count > 1]
 
 

@@ -60,7 +60,11 @@ class BatchRunner:
         return self._member.holds_batch()
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Run one batch. On return its acknowledgements are durable, and Spark commits the batch."""
+        """Run the batch whose ranges are in `rows`. On return its acknowledgements are durable.
+
+        Spark then commits the batch. Nothing is done for a batch without ranges. Raises ResponseTimeoutError as
+        `Member.acknowledge` does.
+        """
         batch = OfferedBatch.from_rows(tuple(row) for row in rows.collect())
         if not batch.ranges:
             return

@@ -152,8 +152,8 @@ class ShareConsumer:
     def start(self, handle: Handler) -> ShareConsumerQuery:
         """Join the group and call `handle` for each batch, on a thread of Spark's. A second call raises RuntimeError.
 
-        Raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another type with this name. A
-        member that continues from an existing checkpoint does not check that.
+        Raises GroupIdNotFoundError (of kafka-python) if the brokers have a group of another type with this name. This
+        is not checked if the checkpoint exists already.
         """
         if self._query is not None:
             raise RuntimeError("this consumer was already started; create another one")

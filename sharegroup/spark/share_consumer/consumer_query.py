@@ -92,7 +92,7 @@ class ShareConsumerQuery:
         return self._member.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the member's metrics as {group: {name: value}}, with Kafka's names (docs/metrics.md).
+        """Return the member's metrics as {metric group: {metric name: value}}, with Kafka's names (docs/metrics.md).
 
         The consumed records of each batch are also in the query's progress, as an observed metric of Spark's.
         """
@@ -101,16 +101,16 @@ class ShareConsumerQuery:
     def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
         """Replace the subscription by these topics, or by all topics that match a pattern, as in `ShareConsumer`.
 
-        Batches of the previous topics that are already held are still processed. Raises ValueError for invalid topics
-        or an invalid pattern.
+        Records that the member already holds are still processed, even if their topics are no longer subscribed. Raises
+        ValueError for invalid topics or an invalid pattern.
         """
         self._member.subscribe(Subscription.from_arguments(topics, pattern))
 
     def stop(self, leave_group: bool = False) -> None:
         """Finish the running batch, end the query and leave the group. Return when this is done.
 
-        A static member does not leave. It stays in the group for `share.static.session.timeout.ms`, and its next
-        process continues as the same member. If `leave_group` is True, it leaves permanently (KIP-1092).
+        A static member leaves the group only if `leave_group` is True (KIP-1092). Otherwise it stays in the group for
+        `share.static.session.timeout.ms`, and its next process continues as the same member.
         """
         self._leave_group = leave_group
         self._stop.set()
@@ -119,9 +119,9 @@ class ShareConsumerQuery:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end of the query, at most `timeout` seconds, and return whether the query has ended.
 
-        Raises the error that ended the query. This is the handler's last exception after `max_failures` in a row,
-        RequestError if the group coordinator rejects the member permanently, and otherwise Spark's
-        StreamingQueryException.
+        Raises the error that ended the query. If the member failed, this is the member's error: RequestError if the
+        group coordinator has rejected the member permanently. After `max_failures` failures of the handler in a row, it
+        is the handler's last exception. Otherwise it is Spark's StreamingQueryException.
         """
         if not self._ended.wait(timeout):
             return False

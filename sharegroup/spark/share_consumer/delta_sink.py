@@ -9,8 +9,9 @@ reads which keys (topic id, topic, partition, offset) the table has and omits th
   process the record before. The count is lowered only when a record is returned unprocessed.
 
 Nothing is appended without the locks (`lock_guard`), because the next member that gets the records might check the
-table before the append. Delta's transaction id only prevents that one process appends a batch twice. Each run of a
-batch has another transaction id, because a later run may have other records. With the same id, Delta would skip them.
+table before the append. Delta's transaction id only prevents that one process appends a batch twice. Each process that
+runs the batch uses another transaction id, because its run may have other records. With the same id, Delta would skip
+them.
 
 Exactly once has these requirements:
 
@@ -58,7 +59,10 @@ class DeltaSink:
         self._consumer, self._path = consumer, path
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Append the batch's records except those that an earlier run or delivery has appended."""
+        """Append the batch's records except those that an earlier run or delivery has appended.
+
+        Raises LocksLostError if the member has lost locks of the batch before the append.
+        """
         batch = self._consumer.batch
         with while_locks_held(records.sparkSession, lambda: self._consumer.holds_batch):
             rows = records.withColumn("topic_id", _topic_id(batch)).withColumn("batch_id", F.lit(batch_id).cast("long"))
@@ -79,7 +83,7 @@ class DeltaSink:
         return rows.alias("new").join(present, same, "left_anti")
 
     def _present(self, spark: SparkSession, redelivered: Sequence[HeldRange]) -> DataFrame:
-        """Return the keys of the redelivered records that the table contains already."""
+        """Return the keys that the table contains in the ranges `redelivered`, and possibly other keys of the table."""
         pieces = [piece[:4] for piece in merged_pieces(held._replace(delivery_count=0) for held in redelivered)]
         if len(pieces) > MAX_CASES:  # the predicate would be too long; keys beyond those required do no harm
             pieces = [

@@ -26,11 +26,12 @@ class LocksLostError(ShareGroupError):
 
 @contextlib.contextmanager
 def while_locks_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
-    """Run the block, and cancel its Spark jobs as soon as `is_held` returns False.
+    """Run the block, check `is_held` every second, and cancel the block's Spark jobs when it returns False.
 
-    A commit that follows the last Spark job is not cancelled, but it has time to finish. When `max_processing_ms` have
-    passed, `is_held` returns False. The locks then still last for about half of their duration. Raises LocksLostError
-    if `is_held` returns False before the block begins, or when the block has failed.
+    A commit that follows the last Spark job is not cancelled, but it has time to finish. The reason is that `is_held`
+    already returns False when `max_processing_ms` have passed. The locks then still last for about half of their
+    duration. Raises LocksLostError if `is_held` returns False before the block begins, or after the block has raised an
+    error.
     """
     if not is_held():
         raise LocksLostError

@@ -37,7 +37,10 @@ class PresentRecords:
         self.records = records.observe(self._count, F.count(F.lit(1)).alias(_RECORDS))
 
     def mark_gaps(self, acknowledgements: Acknowledgements) -> Acknowledgements:
-        """Mark accepted offsets without a record as gaps. If the offsets cannot be read, they stay accepted."""
+        """Return the acknowledgements, with the type GAP instead of ACCEPT for offsets without a record.
+
+        If a second read is necessary and fails, the acknowledgements are returned unchanged.
+        """
         if self._are_all_there():
             return acknowledgements
         try:
@@ -51,9 +54,9 @@ class PresentRecords:
         return mark_gaps(acknowledgements, present_offsets(offsets, self._ranges))
 
     def _are_all_there(self) -> bool:
-        """Return whether the handler's first action has read as many records as there are offsets.
+        """Return whether the handler's first Spark action has read as many records as the batch has offsets.
 
-        If the action has not ended yet, return False instead of waiting.
+        Return False if the handler ran no action, or if the action failed or has not ended yet.
         """
         observed = self._count._jo
         if observed is None or not observed.future().isCompleted():

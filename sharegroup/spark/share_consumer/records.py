@@ -30,9 +30,9 @@ def acquired_records(
     """Return the records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
     `options` are the options of Spark's Kafka reader. The isolation level is that of the ranges, which is the same for
-    all ranges of a batch. Each read is divided among all executor cores, even if there are few partitions. It covers
-    one interval of each partition (`plan_reads`), so it may contain offsets between the ranges. Their records are
-    filtered out.
+    all ranges of a batch. One or more reads cover the ranges (`plan_reads`). A read covers one interval of each of its
+    partitions. If an interval contains offsets between two ranges, the records at these offsets are filtered out. Each
+    read is divided among all executor cores, even if it has few partitions.
     """
     reads = plan_reads(ranges)
     with _kafka_source_v2(spark):
@@ -48,7 +48,7 @@ def with_isolation_level(options: Mapping[str, str], ranges: Sequence[HeldRange]
 
 
 def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
-    """Return the ranges in order. Adjacent ranges with the same delivery count are joined."""
+    """Convert ranges to pieces, in order. Adjacent ranges with the same delivery count become one piece."""
     pieces: list[Piece] = []
     for held in sorted(ranges):
         topic, partition, (first, last, count) = held.topic, held.partition, held.acquired_range
@@ -62,7 +62,8 @@ def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
 def result_table(result: DataFrame) -> pa.Table:
     """Return a handler's result with the columns COLUMNS.
 
-    Raises InvalidResultError if a column is missing or has the wrong type, and the errors of evaluating the result.
+    Raises InvalidResultError if a column is missing or has the wrong type. Also raises the error of Spark if the
+    evaluation of the DataFrame fails.
     """
     fields = {field.name.lower(): field for field in result.schema.fields}
     missing = [name for name in COLUMNS if name not in fields]

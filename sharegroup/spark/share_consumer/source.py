@@ -23,8 +23,8 @@ READER = f"{__name__}:AcquiredRangesReader"
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
     """The reader that claims the batches offered by the member. `options["offers"]` is the directory of the offer file.
 
-    Its first batch is empty and available immediately, so that Spark starts the Python process that plans batches while
-    the member joins its group. The start of this process takes half a second.
+    Its first batch is empty and available immediately. Spark therefore starts the Python process that plans batches at
+    once, while the member joins its group. The start of this process takes half a second.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         """Return the rows of the offered batch and its offset. If there is no offer, return no rows and `start`.
 
-        The first call returns a new offset without rows.
+        The first call returns no rows, and the offset of the empty first batch.
         """
         if not self._is_planned:
             self._is_planned = True

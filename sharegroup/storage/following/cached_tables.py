@@ -1,4 +1,4 @@
-"""The tables of current state, for repeated reads."""
+"""The tables of current state, with a cache of their data files: `rows` fetches only files that are new."""
 
 import threading
 from collections.abc import Collection, Mapping
@@ -12,10 +12,11 @@ from sharegroup.storage.schemas import TableSpec
 
 
 class CachedTables(DeltaTables):
-    """Tables whose data files are cached for as long as the newest version has them. A read fetches only new files.
+    """Tables whose data files are cached by `rows` for as long as the newest version has them.
 
-    The files are cached as Arrow tables, which take a tenth of the space of Python rows. Each read opens the table
-    again, so a table that was deleted and created again is detected. The class is thread-safe.
+    `rows` fetches only new files; `select` does not use the cache. The files are cached as Arrow tables, which take a
+    tenth of the space of Python rows. Each read opens the table again, so a table that was deleted and created again is
+    detected. The class is thread-safe.
     """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:

@@ -61,13 +61,14 @@ class RowsByFile:
 
     @property
     def rows(self) -> Mapping[Key, Row]:
-        """{key: row}. Callers must not change this dict or its rows."""
+        """The rows as {key: row}. Callers must not change this dict or its rows."""
         return self._rows
 
     def update(self, files: TableFiles) -> RowsChange:
         """Replace the rows by those of another version of the table, and return the difference.
 
-        `files` are the files of this version, which may be newer or older. If a file cannot be read, nothing changes.
+        `files` are the files of that version, which may be newer or older. If a file cannot be read, the error is
+        raised and nothing changes.
         """
         paths = set(files.paths())
         added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}

@@ -34,9 +34,9 @@ def read_record_history(
 ) -> tuple[RecordTransition, ...]:
     """Return the transitions of the record at this offset, oldest first.
 
-    If the topic was deleted and created again, the transitions of the records at this offset in all of these topics are
-    returned. Only files whose statistics (group, topic, first and last offset) may match are read. Raises
-    TableUnavailableError.
+    If the topic was deleted and created again, the result also has the transitions of the earlier topic's record at
+    this offset, with another `topic_id`. Only files whose statistics (group, topic, first and last offset) may match
+    are read. Raises TableUnavailableError.
     """
     filters = [
         ("group_id", "=", group_id),

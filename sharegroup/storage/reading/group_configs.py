@@ -10,10 +10,10 @@ def read_group_configs(
     source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
     storage_options: StorageOptions = None,
 ) -> dict[str, dict[str, str]]:
-    """Return the configs of one source as {group id: {config name: value as text}}.
+    """Return {group id: {config name: value as text}} for the configs with the config source `source`.
 
     By default, these are the configs that requests have set. A group may have configs before it exists and after it was
-    deleted. Values are returned as they were set; `Config.effective_group_config` returns the effective ones. Raises
+    deleted. Values are returned as they were set; `Config.effective_group_config` computes effective values. Raises
     TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}

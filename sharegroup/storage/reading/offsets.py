@@ -61,8 +61,9 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
     """Return a share-partition's offsets from its row in `share_partitions` and its state (None: it has none).
 
-    If the state has an earlier state epoch than the row, the start offset was altered since. The start offset of the
-    row is then returned. No record at or above it is finished, so the lag is known immediately (KAFKA-20034).
+    If the state has an earlier state epoch than the row, the start offset was altered after the state was written. In
+    this case, or without a state, the start offset of the row is returned. No record at or above it is finished, so the
+    lag is known immediately (KAFKA-20034).
     """
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:

@@ -82,8 +82,8 @@ class StateBases:
     def at_most(self, version: int) -> DeltaTable | None:
         """Return the newest version of the base whose cut is not after `version`, a version of `share_group_state`.
 
-        Return None if no such version of the base is kept, or if it is not among the newest ones. The caller then reads
-        the whole state.
+        Return None if there is no such version of the base, or if it is not one of the newest versions, which are the
+        only ones that are searched. The caller must then read the whole state. Raises delta-rs's errors.
         """
         newest = self.newest()
         if newest is None or _stands_for(newest, version):

@@ -97,11 +97,11 @@ def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitio
 
 
 def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Select the rows on which the current states depend. Return them as (rows of `base`, rows of `rows`).
+    """Select the rows of `base` and of `rows` on which the current states depend. Return both selections in this order.
 
-    The rows of `rows` are sorted by leader epoch and batch id. For each share-partition, rows up to its last tombstone
-    (deletion) are left out. Of the later rows, only those with the highest snapshot epoch are returned. To save time,
-    nested columns of other rows are not accessed.
+    The rows selected from `rows` are sorted by leader epoch and batch id. For each share-partition, rows up to its last
+    tombstone (deletion) are left out. Of the later rows, only those with the highest snapshot epoch are selected. To
+    save time, nested columns of rows that are not selected are not accessed.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)

@@ -16,24 +16,23 @@ _STATE_DAYS = 2
 
 
 def delivery_log_predicate(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
-    """Return an SQL predicate on the column `day` that selects the rows to delete; None if there are no such rows.
+    """Return an SQL predicate on `day` that selects the rows of `delivery_log` to delete; None if there are none.
 
-    The rows are those of `delivery_log` that are older than `retention_ms`.
+    A day is deleted as a whole, and only if all its rows are older than `retention_ms`.
     """
     return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
 
 def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
-    """Return an SQL predicate on the column `day` that selects the rows to delete; None if there are no such rows.
+    """Return an SQL predicate on `day` that selects the rows of `share_group_state` to delete; None if there are none.
 
-    The rows are those of `share_group_state` that recovery does not need. `base` is `share_group_state_base`, with a
-    cut that is not after this version of the state. If the base is empty, nothing is deleted. Three kinds of days are
-    kept:
+    `state` is `share_group_state`. `base` is `share_group_state_base`, with a cut that is not after the version of
+    `state`. If the base is empty, nothing is deleted. Otherwise, all days before the earliest of these are deleted:
 
-    - the last two days;
-    - for each share-partition, the day of its newest snapshot and all later days, because recovery reads this snapshot.
-      It may be old, because a share-partition that is not managed (for example without its topic) writes no snapshots;
-    - all days with rows after the cut of the base.
+    - today and the two days before;
+    - for each share-partition, the day of its newest snapshot, because recovery reads this snapshot. It may be old,
+      because a share-partition that is not managed (for example without its topic) writes no snapshots;
+    - the days with rows after the cut of the base.
     """
     cut = cut_of(base)
     if cut is None:

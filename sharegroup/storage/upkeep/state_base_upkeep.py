@@ -1,9 +1,10 @@
-"""Rewrites `share_group_state_base`, a snapshot of the state in `share_group_state`, after enough new records.
+"""Rewrites `share_group_state_base` (the *base*) from the records of `share_group_state`, after enough new records.
 
 The job starts faster with a newer base, because it reads fewer records after the base. A new base is made from the last
 base and the records after it. Share-partitions with new records are folded (combined) in Python. The rows of other
-share-partitions are copied in Arrow. A base is written when the new records are at least half as many as the rows of
-the base. On average, this copies only a few rows for each new record, however many share-partitions exist.
+share-partitions are copied in Arrow. A base is written when there are at least `MIN_RECORDS` new records, and at least
+half as many as the base has rows. On average, this copies only a few rows for each new record, however many
+share-partitions exist. If the base is older than a day, one new record is sufficient.
 
 A base is written in one commit, so a crash is harmless. A base that a fenced leader writes is harmless too, because it
 also agrees with `share_group_state`.
@@ -95,7 +96,7 @@ class StateBaseUpkeep:
         return bool(portions)
 
     def _least(self) -> int:
-        """Return the number of new records from which on a new base is written."""
+        """Return the minimum number of new records with which a new base is written."""
         files = pa.table(self._table.get_add_actions(flatten=True))
         age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
         return max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1

@@ -1,8 +1,9 @@
 """The process that maintains the tables while the job commits: `python -m sharegroup.storage.upkeep.upkeep_worker`.
 
 Upkeep in the job's own process would delay batches. This process has its own memory and interpreter, and a low
-priority. Each line of its standard input is a request in JSON. When the upkeep is done, the process writes one line of
-JSON to its standard output. It ends when its input ends.
+priority. Each line of its standard input is JSON: the first line is the settings (`upkeep_process.upkeep_settings`),
+and each other line is a request. When the upkeep of a request is done, the process writes one line of JSON to its
+standard output. It ends when its input ends.
 
     {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3, "now_ms": 1767225600000}
     ->  {"took_ms": 41, "problem": null}
@@ -41,7 +42,7 @@ _MOST_AHEAD_S = 3_600
 
 
 class WrongClockError(ShareGroupError):
-    """The machine's clock is far ahead of the brokers'."""
+    """The machine's clock is far ahead of the brokers' clocks, so upkeep would delete files too early."""
 
 
 class UpkeepWorker:

@@ -1,8 +1,9 @@
 """The metadata in each of this project's commits to a Delta table, and how it is read back from the table's log.
 
-With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Delta's transaction ids alone are not
-sufficient, because delta-rs commits the appends of two writers with different ids, and does not skip a repeated append.
-Commits of upkeep are retried after the appends of others.
+With `max_commit_retries=0`, a commit is a compare-and-set on the table's version. Delta's transaction ids alone would
+not stop a second writer, because delta-rs commits the appends of two writers if their ids differ. They would not stop a
+repeated append either, because delta-rs does not skip it. Commits of upkeep are retried if another writer has appended
+rows first.
 """
 
 import json

@@ -39,9 +39,10 @@ _SLACK_HOURS = 4
 
 
 def retention_properties(hours: int, files_hours: int | None = None) -> Mapping[str, str]:
-    """Return the table properties that keep old versions for some hours.
+    """Return the table properties that keep old versions for `hours`.
 
-    The files that only old versions need are kept for `files_hours`, by default for as long as the versions.
+    The files that only old versions need are kept for `files_hours`, by default also for `hours`. The log lists them
+    for some hours longer, because the vacuum that deletes them may run later.
     """
     return {
         "delta.logRetentionDuration": f"interval {hours} hours",
@@ -62,9 +63,10 @@ class DeltaUpkeep:
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
         """Delete rows of old days, compact, vacuum, write a log checkpoint, and remove old log entries.
 
-        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because it
-        needs the list of removed files in the log. A checkpoint omits files that were removed long ago, for example
-        before the job was stopped for a day. Raises OSError and delta-rs's errors.
+        First, the table's properties for retention are updated. No file is deleted before its replacement is on the
+        disk. The vacuum runs before the checkpoint, because it needs the list of removed files in the log. A checkpoint
+        omits files that were removed from the table long ago, for example before the job was stopped for a day. Raises
+        OSError and delta-rs's errors.
         """
         hours = max(MIN_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
@@ -82,8 +84,8 @@ class DeltaUpkeep:
         """Return how many hours to keep the files that only old versions need, at most `hours`.
 
         On a local disk, the result is also limited to about the age of the oldest of the last `local_versions`
-        versions. Each change of this table property is a commit. The value is therefore rounded up to a power of two,
-        and lowered only when it would be a quarter or less.
+        versions. The result becomes a table property, and each change of this property is a commit. The result is
+        therefore rounded up to a power of two, and lowered only to a quarter of the last result or less.
         """
         kept = versions_age_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())

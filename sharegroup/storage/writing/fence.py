@@ -9,7 +9,8 @@ so a commit of any other process makes the writer's next commit fail. This modul
 - The table has no new commit: the commit failed because of an error of the store.
 - All new commits are upkeep, of this leader or of an earlier one whose upkeep ended late. The rows are the same, so the
   commit is retried.
-- A writer that is becoming the leader ignores commits of leaders with lower epochs.
+- The writer is becoming the leader: only another leader with the same or a higher epoch fences it. After other commits,
+  it retries.
 """
 
 from collections.abc import Sequence
@@ -38,9 +39,9 @@ class WriterFence:
         self._fenced: FencedLeaderError | None = None
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Set the writer's own leader epoch. Fence the writer if the table has this or a higher epoch already.
+        """Set the writer's own leader epoch.
 
-        Raises FencedLeaderError if the writer was fenced.
+        If the table has this or a higher leader epoch already, fence the writer and raise FencedLeaderError.
         """
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
@@ -58,8 +59,9 @@ class WriterFence:
     def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
         """Return the commits after version `known`, newest first.
 
-        Raises FencedLeaderError if one of these commits fences the writer. The message of this error contains `cause`,
-        the error of the writer's own commit. `is_lead_commit` is whether the writer is becoming the leader.
+        Raises FencedLeaderError if one of these commits fences the writer, or if one is no longer in the log. The
+        message of the error contains `cause`, the error of the writer's own commit. `is_lead_commit` is whether the
+        writer is becoming the leader.
         """
         count = self._table.version - known
         after = self._table.commits(count) if count else ()

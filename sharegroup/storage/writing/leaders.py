@@ -21,7 +21,7 @@ def record_leader(
     positions: Mapping[int, int],
     options: dict[str, str] | None = None,
 ) -> None:
-    """Add a row to `share_group_job` for a query that has started.
+    """Add a row to `share_group_job` for a query that is starting, before Spark plans its first batch.
 
     `positions` is {partition: next unread offset} for the query's request topic.
     """

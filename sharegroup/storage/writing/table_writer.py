@@ -95,7 +95,7 @@ class TableWriter:
         return self._committed[app_id]
 
     def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
-        """Commit the write that `write` returns, sync it, so that it survives a power loss, and return True.
+        """Commit the write that `write` returns, and return True. On return, the commit survives a power loss.
 
         If the query `app_id` has already committed this batch or a later one, `write` is not called, and the result is
         False. Raises FencedLeaderError if anything but upkeep has written since this writer's last commit.
@@ -115,11 +115,11 @@ class TableWriter:
         return self._table.rows()
 
     def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Restore the newest earlier version that has no batch of `app_id` after `batch_id`.
+        """Restore the newest earlier version that has a leader epoch below `below_epoch` and no lost batch.
 
-        This removes batches that the job's first table has lost. Versions with a leader epoch of `below_epoch` or
-        higher are not restored either. `leader_epoch` is the epoch of the leader that calls this. Returns the newest
-        batch of `app_id` in the restored version; -1 if it has none. Raises TableStoreError if no such version is kept.
+        The lost batches are those of the query `app_id` after `batch_id`: the query's first table has lost them.
+        `leader_epoch` is the epoch of the leader that calls this. Returns the newest batch of `app_id` in the restored
+        version; -1 if it has none. Raises TableStoreError if no such version is kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)

@@ -4,9 +4,9 @@ Files that were not on the disk when the power failed are missing, empty, trunca
 empty log entry as an empty commit, and fails if an entry has any other of these defects. A job therefore checks the
 newest log entries before it opens its tables. An entry is torn if it is damaged, or if it adds a data file that is
 missing or damaged. All entries from the first torn one on are moved aside (`.torn` is appended to their names), as if
-they had never been committed. With `tables.local.sync`, no such commit was acknowledged. Its batch runs again, or is
-restored from the outbox of the first table. Checkpoints of the log that are damaged, or that contain such an entry, are
-moved aside too.
+they had never been committed. With `tables.local.sync`, the job has sent no responses that depend on such a commit. The
+batch of the commit runs again, or is restored from the outbox of the first table. Checkpoints of the log that are
+damaged, or that contain such an entry, are moved aside too.
 
 Version numbers are reused afterwards. `share_group_state_base` names the version of `share_group_state` that it was
 made from, so its entries that name a lost version are moved aside, too.
@@ -184,7 +184,10 @@ def _as_of_version(add: Mapping[str, Any]) -> int:
 
 
 def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
-    """Move aside the checkpoints that are damaged or contain the first torn entry, and remove the pointer to them."""
+    """Move aside the log's checkpoints that are damaged or contain the first torn entry.
+
+    If there are any, also remove the file `_last_checkpoint`, which names the newest checkpoint.
+    """
     gone = []
     for path in log.iterdir():
         if path.name.endswith(".parquet") and (found := re.match(r"(\d{20})\.checkpoint", path.name)):

@@ -44,8 +44,8 @@ States = Mapping[SharePartitionKey, ShareGroupOffset]
 class PartitionView(NamedTuple):
     """A share-partition as pages show it. Unknown values are None.
 
-    `oldest_ms` is the timestamp of the record at the start offset. `batches` are the ranges of records in flight,
-    sorted by offset.
+    `oldest_ms` is the timestamp of the record at the start offset, if the lag is not 0. `batches` are the ranges of
+    records in flight, sorted by offset.
     """
 
     topic: str

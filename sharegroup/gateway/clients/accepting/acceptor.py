@@ -1,8 +1,9 @@
 """A listening port that accepts a few clients at a time. If no file descriptor is left, it disconnects new clients.
 
 asyncio's own server accepts up to a thousand clients in a row, and serves no client meanwhile. If no descriptor is
-left, asyncio leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor, with which it
-accepts and disconnects such clients. They can then try another gateway immediately.
+left, asyncio leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor. If no other
+descriptor is left, it uses the spare one to accept and disconnect new clients, so that they can try another gateway
+immediately.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept_some, listening)
 
     def _accept_some(self, listening: socket.socket) -> None:
-        """Accept up to `MAX_ACCEPTS` waiting clients."""
+        """Accept up to `MAX_ACCEPTS` waiting clients. If descriptors or memory are exhausted, call `_reject_some`."""
         for _ in range(MAX_ACCEPTS):
             try:
                 accepted, _ = listening.accept()
@@ -114,10 +115,11 @@ class Acceptor:
     # -- without descriptors ---------------------------------------------------------------------------------------
 
     def _reject_some(self, listening: socket.socket, error: OSError) -> None:
-        """Reject up to `MAX_ACCEPTS` waiting clients, then pause so that existing connections are served.
+        """Reject up to `MAX_ACCEPTS` waiting clients. Then accept no clients on this socket for `EXHAUSTED_PAUSE_S`.
 
-        If `error` is a lack of file descriptors, the spare descriptor is used to reject clients. If `error` is a lack
-        of buffers or memory, no client can be rejected, and all of them stay in the queue.
+        Existing connections are served during the pause. If `error` is a lack of file descriptors, the spare descriptor
+        is used to reject clients. If it is a lack of buffers or memory, no client can be rejected, and all of them stay
+        in the queue.
         """
         rejected = 0
         if error.errno in _NO_DESCRIPTOR:
@@ -135,7 +137,8 @@ class Acceptor:
     def _reject(self, listening: socket.socket) -> bool:
         """Accept one waiting client and close its connection. Return whether this was possible.
 
-        The process has no descriptors left. The spare descriptor is therefore closed before, and opened again after.
+        The process has no other descriptor left for the connection. The spare descriptor is therefore closed before the
+        client is accepted, and opened again afterwards.
         """
         self._open_spare()
         if self._spare is None:

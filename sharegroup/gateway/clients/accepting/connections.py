@@ -58,7 +58,10 @@ class Connections:
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Add a connection of the client at `address`. If a limit rejects it, log the reason and return False."""
+        """Add a connection of the client at `address` and return True. If a limit rejects it, return False.
+
+        The reason for a rejection is logged. The log is throttled.
+        """
         now = asyncio.get_running_loop().time()
         problem = self._limits.add_or_reject(address, now * 1000)
         self._counts.count_connection(problem is None)

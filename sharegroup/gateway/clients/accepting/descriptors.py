@@ -19,7 +19,10 @@ ENOUGH = 65_536
 
 
 def raise_limit() -> int | None:
-    """Raise the soft limit of open files to the hard limit. Return the resulting limit, or None if unlimited."""
+    """Raise the soft limit of open files to the hard limit, or to `ENOUGH` if there is no hard limit.
+
+    Return the resulting soft limit, or None if it is unlimited. If the limit cannot be raised, a warning is logged.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return None

@@ -18,7 +18,7 @@ def set_keepalive(connection: socket.socket, after_ms: int) -> None:
     """Configure TCP to end the connection if the client does not respond for `after_ms`.
 
     If `after_ms` is 0, the connection is not changed. Options that the platform does not support are skipped. The times
-    of the probes are rounded to seconds.
+    of TCP's probes are rounded down to seconds, and are at least 1 s.
     """
     if after_ms == 0:
         return

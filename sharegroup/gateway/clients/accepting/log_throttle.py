@@ -14,10 +14,10 @@ class LogThrottle:
         self._suppressed = 0
 
     def next_suffix(self, now: float) -> str | None:
-        """Return a suffix for a log line that is due now. Return None if the line must not be logged, and count it.
+        """Return a suffix for the log line, or None if the caller must not log the line now.
 
         The suffix contains the number of lines that were suppressed since the last logged line. It is empty if no line
-        was suppressed.
+        was suppressed. If the result is None, this line is counted as suppressed.
         """
         if now - self._logged_at < INTERVAL_S:
             self._suppressed += 1

@@ -1,8 +1,14 @@
 """The ports on which the gateway listens.
 
-There is one port per upstream broker. A client that connects to this port is served as if it had connected to that
-broker. The base port can always be used as a bootstrap address. The standby port is used by clients whose own gateway
-has failed.
+The base port is `gateway.listener.port`. The other ports are computed from it:
+
+- Each upstream broker has the port base port + broker id. A client that connects to this port is served as if it had
+  connected to that broker.
+- The base port itself is the bootstrap port. It is open even if no broker has the id 0.
+- The standby port is the port below the base port, for clients whose own gateway has failed.
+
+If `gateway.listener.port` is 0, the system chooses free ports for the brokers and the standby port. There is then no
+separate bootstrap port.
 """
 
 import asyncio
@@ -30,7 +36,8 @@ _LAST_PORT = 65_535
 class Ports:
     """The gateway's ports: one for each broker, the bootstrap port and the standby port.
 
-    All open ports except the bootstrap port are added to `listeners`, which contains the addresses for clients.
+    The ports of the brokers and the standby port are added to `listeners`, which contains the addresses that clients
+    receive.
     """
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
@@ -50,10 +57,10 @@ class Ports:
         self._connect = connect
 
     async def open(self) -> None:
-        """Open the ports that are not open yet: base port + id for each broker, bootstrap port and standby port.
+        """Open the ports that are not open yet: one for each broker, the bootstrap port and the standby port.
 
-        The port numbers are the same at every gateway. Raises OSError if a port is in use or out of range, or if the
-        gateway is shutting down.
+        If broker 0 has joined the cluster, its port replaces the bootstrap port, which has the same number. Raises
+        OSError if a port is in use or out of range, or if the gateway is shutting down.
         """
         async with self._opening:
             missing = self._listeners.without_port(self._cluster.node_ids)
@@ -102,7 +109,10 @@ class Ports:
             server.close()
 
     async def _open(self, place: int, connect: Callable[[], asyncio.BaseProtocol]) -> int:
-        """Open the port at an offset from the base port and return its number."""
+        """Open the port at offset `place` from the base port, or any free port if the base port is 0.
+
+        Return its number. Raises OSError if the port is in use or out of range, or after `close` has been called.
+        """
         base = self._config.listener_port
         port = base + place if base else 0
         if port > _LAST_PORT:
@@ -127,7 +137,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """Return a description of the port at an offset from the base port: its number, config option and purpose."""
+    """Return a description of the port at offset `place` from the base port: its number, config option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"

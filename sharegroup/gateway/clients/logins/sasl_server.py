@@ -1,15 +1,15 @@
 """Server side of SASL on one connection, for any mechanism. No I/O; times are passed in.
 
-A login consists of a SaslHandshake and one or two SaslAuthenticate requests. Until it has succeeded, the only other
-request that is allowed is ApiVersions.
+A login consists of a SaslHandshake and one or two SaslAuthenticate requests. Until the login has succeeded, the only
+other request that is allowed is ApiVersions.
 
     START --SaslHandshake: mechanism--> CHOSEN --SaslAuthenticate--> AUTHENTICATED
                                            |    one more message        ^
                                            +--------> CHALLENGED -------+
 
-A failed SaslAuthenticate leads to the state FAILED, which is final: the connection is closed after the response. A
-request in the wrong state gets the error ILLEGAL_SASL_STATE. It also leads to FAILED, unless the client is already
-authenticated.
+A failed SaslAuthenticate leads to the state FAILED, which is final: the connection is closed after the response. A SASL
+request in the wrong state gets the error ILLEGAL_SASL_STATE. It also leads to FAILED, unless the state is
+AUTHENTICATED.
 
 The response to a login contains the time until its session ends (KIP-368, `session_lifetime_ms`). The session ends when
 the client's token expires or after `connections.max.reauth.ms`, whichever is sooner. The client may reauthenticate at
@@ -174,7 +174,8 @@ class SaslServer:
     def authenticate(self, message: bytes, now_ms: int) -> SaslStep:
         """Process the client's next SASL message and return the response.
 
-        Checking a password takes several milliseconds.
+        Must be called on a thread outside the event loop: checking a password takes several milliseconds, and a
+        forwarded login waits for a broker.
         """
         exchange = self._exchange
         if exchange is None or self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):

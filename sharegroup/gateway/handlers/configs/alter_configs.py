@@ -89,7 +89,7 @@ class IncrementalAlterConfigs:
     def split_forwarded(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
         """Return (resources that the upstream must alter, {(type, name): error} of resources that are rejected).
 
-        Both exclude groups.
+        Resources of the type group are in neither of them.
         """
         forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
@@ -132,7 +132,7 @@ class IncrementalAlterConfigs:
     ) -> None:
         """Alter `configs` of a group at the upstream, which stores them. With `validate_only`, only validate changes.
 
-        Raises RequestError if the upstream returns an error.
+        Raises RequestError if the upstream returns an error, and UpstreamUnavailableError if it does not respond.
         """
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
         results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)

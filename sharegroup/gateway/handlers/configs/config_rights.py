@@ -1,6 +1,7 @@
 """Checks whether a caller may access configs.
 
-As in Kafka, the right on the group, on the topic or, for all other configs, on the cluster is required.
+As in Kafka, the configs of a group or topic require a right on this group or topic. All other configs require a right
+on the cluster.
 """
 
 from collections.abc import Callable

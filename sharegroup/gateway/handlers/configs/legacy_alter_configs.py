@@ -46,7 +46,8 @@ class AlterConfigs:
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
         """Alter each resource separately. Either all configs of a resource are applied or none.
 
-        For groups, there is one exception (see `IncrementalAlterConfigs.__call__`).
+        For groups, there is one exception: if the upstream fails after it has validated its configs, only the configs
+        that the job stores are applied.
         """
         body = request.body
         forwarded, outcomes = self._incremental.split_forwarded(request.caller, body.resources)

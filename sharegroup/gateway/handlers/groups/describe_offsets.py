@@ -108,7 +108,10 @@ def partitions_to_describe(
 
 
 def _is_current(row: SharePartitionOffset, topic: Topic | None) -> bool:
-    """Return whether a row belongs to `topic`, the current topic of this name, and not to a deleted topic."""
+    """Return whether a row belongs to `topic`, the current topic of this name, and not to a deleted topic.
+
+    If `topic` has a made id, a deleted topic of this name had the same id. The result is then always True.
+    """
     return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 

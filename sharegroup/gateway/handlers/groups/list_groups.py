@@ -1,8 +1,8 @@
 """Handles ListGroups: lists the job's share groups, and all groups of the upstream except share groups.
 
 Each port of the gateway stands for one broker. A client sends the request to every broker and merges the responses, so
-each share group is listed on one port only. Clients of another gateway receive the standby port as one more broker. It
-lists no groups.
+each share group is listed on one port only. The standby port, which clients of another gateway receive as one more
+broker, lists no groups.
 """
 
 import hashlib

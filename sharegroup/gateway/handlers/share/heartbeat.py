@@ -65,7 +65,8 @@ class ShareGroupHeartbeat:
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
         """Send the request to the job and return the job's response.
 
-        A leave is usually answered before the job has processed it (`_leave`).
+        A leave first waits for the outcomes of the member's acknowledgements. It is usually answered before the job has
+        processed it (`_leave`).
 
         While the job is unavailable or loading, the member gets a retriable error: COORDINATOR_NOT_AVAILABLE or
         COORDINATOR_LOAD_IN_PROGRESS.
@@ -153,7 +154,8 @@ class ShareGroupHeartbeat:
     def _on_sent(self, process: SessionKey, sent: asyncio.Future[int]) -> None:
         """Remove the row of a member from `_not_durable`, because its outcome is known now.
 
-        Retrieve the exception of `sent`, because nothing else awaits this future.
+        Also retrieve the exception of `sent`, if it has one. Otherwise asyncio would log it, because nothing else
+        awaits this future.
         """
         self._not_durable.pop(process, None)
         if not sent.cancelled():

@@ -36,8 +36,8 @@ class ShareApis:
     """The handlers of ShareFetch and ShareAcknowledge. `sessions` contains the share sessions of the members.
 
     `security` raises RequestError if the caller lacks a right. `tail_connections` are used only to read records at
-    reserved offsets, that is, at offsets after the end of the log that are reserved for waiting members. If it is None,
-    no offsets are reserved.
+    reserved offsets, that is, at offsets after the end of the log that are reserved for waiting members. If
+    `tail_connections` is None, no offsets are reserved.
     """
 
     def __init__(
@@ -79,16 +79,20 @@ class ShareApis:
         return 0 if self._reserved is None else self._reserved.reserved_records
 
     def upkeep(self) -> None:
-        """Give back to the job the records that members do not fetch in time, and unused reservations.
+        """Return to the job unused reservations, and records that members do not fetch in time or that others wait for.
 
-        Also reserve more offsets for waiting members, and renew the leases. Must be called regularly.
+        Also divide the record locks among the members, reserve more offsets for waiting members, and renew this
+        gateway's leases. Its reservations are valid until the lease ends. Must be called regularly.
         """
         self.sessions.upkeep()
         if self._reserved is not None:
             self._reserved.upkeep()
 
     def drain(self) -> None:
-        """Stop delivering records, and return undelivered ones to the job, because the gateway is shutting down."""
+        """Stop delivering records because the gateway is shutting down.
+
+        Return undelivered records and reserved offsets to the job.
+        """
         if self._reserved is not None:
             self._reserved.close()
         self.sessions.drain()
@@ -186,13 +190,13 @@ class ShareApis:
         request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
-        """Add records to the response until it has at least MinBytes, or MaxWaitMs have passed.
+        """Add records to the response until it has at least MinBytes or MaxRecords, or MaxWaitMs have passed.
 
         With MinBytes 0, each partition's records are requested from the job once. The response then contains the
         records that the job acquires, possibly none.
 
-        The wait also ends when the gateway shuts down, or when this node can no longer serve one of the partitions. The
-        response must contain the error of this partition.
+        The wait also ends when the gateway shuts down, or when this node can no longer serve one of the partitions. If
+        the partition has an error, the error is added to the response.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -231,7 +235,8 @@ class ShareApis:
     ) -> None:
         """Add buffered records to the response, within the limits of the request.
 
-        Skip partitions whose records are already in the response.
+        Skip partitions whose records are already in the response. If a partition has no buffered records, record that
+        the fetch waits for its records.
 
         `may_wait` is True if the fetch may wait until a partly acquired record batch has been acquired completely.
         """

@@ -71,7 +71,7 @@ class _ShareResponse(Generic[Message]):
         self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
     def add_outcomes(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
-        """Add the outcomes of the request's acknowledgements."""
+        """Set the outcomes of the request's acknowledgements. Each acknowledged partition gets an entry."""
         self._outcomes = outcomes
 
     def build_error(self, error: RequestError) -> Message:

@@ -1,4 +1,4 @@
-"""Determines which topic-partitions a node serves to a caller, and the errors of all other partitions."""
+"""Determines which of the requested partitions a node serves to a caller, and the errors of the other ones."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
