@@ -91,7 +91,7 @@ test: setup-dev $(STAMPS)/jars-tools
 .PHONY: test-all
 test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-tools+broker-4.4+broker-3.9+s3+s3-server
 	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
-	$(PY) -m pytest $(TESTS) --numprocesses=4 --dist=loadfile -m "thorough and not long"
+	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
 
 .PHONY: unit
 unit: $(STAMPS)/dev

@@ -74,7 +74,7 @@ def browse(
     """Show records of a partition without acquiring them."""
     with reporting_errors("browse command"):
         if config is not None and group is None:
-            raise CommandError("Option [config] takes the option: [group]")
+            raise CommandError("Option [config] also needs the option [group]")
         key = _partition(partition)
         start, standing = _standing(bootstrap_server, command_config, timeout, key, group, config)
         settings = client_settings(bootstrap_server, command_config)

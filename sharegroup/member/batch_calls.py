@@ -73,7 +73,9 @@ class _Awaited:
         if self._awaited is None or self._awaited.is_done:
             return True
         if self._member.failure is not None:
-            raise ResponseTimeoutError(f"member {self._member.member_id} has failed") from self._member.failure
+            raise ResponseTimeoutError(
+                f"member {self._member.member_id} has failed: {self._member.failure!r}"
+            ) from self._member.failure
         if now_ms > self.deadline_ms:
             raise ResponseTimeoutError(
                 f"the share-group job has not responded to member {self._member.member_id} in time; is it running?"
@@ -185,7 +187,9 @@ class PendingAcknowledge:
         elif now_ms > self._append_until_ms:
             raise ResponseTimeoutError("the acknowledgements could not be appended to the request topic in time")
         if self._member.failure is not None and not self._member.is_open:
-            raise ResponseTimeoutError(f"member {self._member.member_id} has failed") from self._member.failure
+            raise ResponseTimeoutError(
+                f"member {self._member.member_id} has failed: {self._member.failure!r}"
+            ) from self._member.failure
         requests = self._following.due_requests(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
             self._member.acknowledgements = self._following

@@ -37,8 +37,8 @@ class SharedLogic:
     def wait_for_step(self, deadline_ms: int) -> int:
         """Wait for the next `notify_step`, and return the time (ms) after the wait.
 
-        Other threads can have turns meanwhile. The wait ends shortly after `deadline_ms` at the latest. Call this only
-        within a turn; the turn continues after the wait.
+        Call this only within a `turn()` block. During the wait, other threads may use the logic. After the wait, this
+        thread has exclusive use again. The wait ends shortly after `deadline_ms` at the latest.
         """
         self._stepped.wait(max(0, deadline_ms - self._now_ms()) / 1000 + _BEHIND_S)
         return self._now_ms()

@@ -11,7 +11,7 @@ from typing import Protocol
 class _Delivered(Protocol):
     @property
     def delivery_count(self) -> int:
-        """The number of deliveries, including the next one."""
+        """The delivery count of the acquired range. It includes the delivery that the caller is about to make."""
 
 
 def attempts_together(ranges: Sequence[_Delivered], delivery_count_limit: int) -> int:

@@ -133,7 +133,7 @@ class AclEntry(BaseModel):
 
 
 class _Patterns(NamedTuple):
-    """The resource names and prefixes of some entries. The name `*` matches any resource."""
+    """The resources that a set of ACL entries matches: names and prefixes. The name `*` matches any resource."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]

@@ -87,7 +87,7 @@ class LoggedProcess:
     def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
         """Wait for a line with `text` after the log's first `since` bytes, and return the line.
 
-        Raises `error` if the process ends without such a line, or if there is none after `timeout_s` seconds.
+        Raises `self.error` if the process ends without such a line, or if there is none after `timeout_s` seconds.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -104,7 +104,7 @@ class LoggedProcess:
     def has_logged(self, text: str, since: int = 0) -> bool:
         """Return whether the log has `text` after its first `since` bytes.
 
-        Raises `error` if the process has ended without writing the text.
+        Raises `self.error` if the process has ended without writing the text.
         """
         is_alive = self.exit_code is None
         if self._line_with(text, since) is not None:
@@ -119,7 +119,10 @@ class LoggedProcess:
             raise self.error(f"the {self._what} ended with exit code {self.exit_code}:\n{self.log_tail()}")
 
     def wait(self, timeout_s: float = 240) -> int:
-        """Wait until the process ends and return the exit code. Raises `error` if it still runs after `timeout_s`."""
+        """Wait until the process ends and return the exit code.
+
+        Raises `self.error` if the process still runs after `timeout_s`.
+        """
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -129,7 +132,7 @@ class LoggedProcess:
     def terminate(self, timeout_s: float = 240) -> int:
         """Send SIGTERM, as a supervisor would, wait until the process ends, and return the exit code.
 
-        Raises `error` if the process still runs after `timeout_s`.
+        Raises `self.error` if the process still runs after `timeout_s`.
         """
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)

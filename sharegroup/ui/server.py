@@ -39,7 +39,7 @@ _RELOAD_INTERVAL_S = 1.0
 
 
 class PageUnavailableError(ShareGroupError):
-    """The page cannot listen on its address. An administrator must change the configuration."""
+    """The server of the page cannot listen on its address. An administrator must change the configuration."""
 
 
 class PageServer:
@@ -140,4 +140,4 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        raise PageUnavailableError(f"page cannot listen on {host}:{port}: {error}") from error
+        raise PageUnavailableError(f"the server of the page cannot listen on {host}:{port}: {error}") from error

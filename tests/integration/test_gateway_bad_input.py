@@ -207,7 +207,7 @@ async def test_a_version_that_was_not_offered_does_not_pass_through(
     await client.connect()
     client.send(framed(struct.pack(">hhih", 0, version, 7, -1) + b"\0" * 20))
     assert await client.is_closed()
-    assert f"disconnected: request 0 of version {version} is not offered" in caplog.text
+    assert f"disconnected: version {version} of Produce is not offered to clients" in caplog.text
 
 
 async def test_an_own_request_beyond_its_limit_and_one_that_passes_through(

@@ -94,7 +94,7 @@ def test_a_group_with_a_member(
         if served.is_gateway:
             assert admin.invoke_consumer_rebalance(group_id) == [], "only static members may be away"
         else:
-            with pytest.raises(GroupIdNotFoundError, match="not a share group of this project's server"):
+            with pytest.raises(GroupIdNotFoundError, match="not a share group of a share-group gateway"):
                 admin.invoke_consumer_rebalance(group_id)
 
     served.append(topic, 1, 3)

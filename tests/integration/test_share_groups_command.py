@@ -232,7 +232,7 @@ def test_records_and_groups_as_they_are_seen(
         ((f"{topic}:1",), "do not exist"),
         ((topic,), "is not one partition"),
         ((f"no-{topic}:0",), "This server does not host this topic-partition."),
-        ((where, "--config", "conf.yaml"), "Option [config] takes the option: [group]"),
+        ((where, "--config", "conf.yaml"), "Option [config] also needs the option [group]"),
     ]:
         said = run("browse", "--bootstrap-server", served.bootstrap_servers, *arguments)
         assert (said.code, said.out, message in said.err) == (1, "", True), said

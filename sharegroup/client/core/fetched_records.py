@@ -47,9 +47,10 @@ class FetchedRecords:
         self._records.extend(records)
 
     def pop(self, limit: int) -> list[Record[Any]]:
-        """Remove and return the first records, up to `limit`, for a poll.
+        """Remove and return the first records, up to `limit`.
 
-        A running iteration must then poll before it receives any of the remaining records.
+        The remaining records count as not polled: an iteration (`for record in consumer`) receives them only after its
+        next poll.
         """
         self._polled = 0
         return [self._records.popleft() for _ in range(min(limit, len(self._records)))]

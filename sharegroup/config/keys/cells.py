@@ -24,7 +24,7 @@ def _names(value: object) -> object:
     texts = tuple(str(name).strip() for name in names if str(name).strip())
     wrong = [name for name in texts if not _NAME.fullmatch(name)]
     if wrong:
-        raise ValueError(f"Not a cell name: {', '.join(wrong)}")
+        raise ValueError(f"Malformed cell names: {', '.join(wrong)}")
     if len(set(texts)) < len(texts):
         raise ValueError("A cell name is listed twice")
     return texts
@@ -44,7 +44,7 @@ class CellsConfig(ConfigFamily):
         (),
         "Names of the cells (experimental). A cell is a job with its own groups, topics and tables. Empty: one job "
         "without cells.",
-        allowed="list of names of lower-case letters, digits and hyphens",
+        allowed="list of names of lower-case letters and digits, with single hyphens between them",
     )
     groups: Annotated[dict[str, str], BeforeValidator(_groups)] = key(
         "group.cells",

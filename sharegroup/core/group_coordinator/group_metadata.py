@@ -42,11 +42,11 @@ class GroupMetadata:
         members: The record of each member, by member id.
         targets: The assignment that each member receives with its next heartbeat, by member id.
         session_deadlines: The time at which each member's session ends, by member id.
-        deadline_receivers: A pair for each member, by member id. The first value is the requester (`reply_to`) that
-            received the last heartbeat response: the member or its gateway. It is "" if this is not known. The second
-            value is the latest session deadline of the member that any other gateway has received, or 0. Until this
-            deadline, that gateway may still give early answers to the member's acknowledgements, unless the member is
-            static.
+        deadline_receivers: A pair for each member, by member id: who has received the member's session deadlines. The
+            first value is the requester (`reply_to`) of the last heartbeat: the member or its gateway; "" if this is
+            not known. The second value is the latest session deadline that a gateway other than this requester has
+            received, or 0. Until then, such a gateway may still give early answers to the member's acknowledgements,
+            unless the member is static.
         share_partitions: The last record of each share-partition, by topic id and partition. For each topic name, at
             most one topic id has share-partitions that are not DELETING.
         configs: The config values that requests have set, by config name. They are kept when the group is deleted.
@@ -57,9 +57,9 @@ class GroupMetadata:
         departed: The ids of the members that left since the assignor's last run.
         static_members: The member id of each static member, by group instance id (KIP-345).
         initializing_since_ms: The time at which the assignor began to wait for share-partitions to be initialized, or
-            None if it does not wait. A pending run of the assignor waits since a heartbeat discovered new
-            share-partitions. If no run is pending, the assignor waits for the rest of a topic since the first of its
-            share-partitions was initialized.
+            None if it does not wait. If a run of the assignor is pending, this is when a heartbeat discovered new
+            share-partitions. If no run is pending, this is when the first share-partitions of a topic were
+            initialized; the assignor then waits for the topic's other share-partitions.
     """
 
     group_id: str

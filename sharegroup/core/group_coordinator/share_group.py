@@ -9,10 +9,11 @@ the records of a result.
 Epochs. The *group epoch* rises when members, subscriptions, partitions, the set of initialized share-partitions or the
 assignor change. When the assignor has run, the *assignment epoch* becomes equal to the group epoch (`target_assignment`
 defines the times of runs). A heartbeat runs the assignor if a run is due. After other handlers, and at
-`assignment_deadline_ms`, the caller calls `update_assignment`. When all share-partitions of a topic are initialized,
-the group epoch rises once, so that members are assigned the whole topic in one step. If a heartbeat discovers the topic
-and changes neither the members nor a subscription, the group epoch rises at this heartbeat instead. The assignor runs
-for that epoch when the topic is initialized.
+`assignment_deadline_ms`, the caller calls `update_assignment`. When all share-partitions of a topic are initialized and
+no run is pending, the group epoch rises once, so that members are assigned the whole topic in one step. If a heartbeat
+discovers a topic, but changes neither the members nor a subscription, the group epoch already rises at this heartbeat.
+The run for that epoch then waits until the topic is initialized, but at most `DISCOVERY_MS`, so that the epoch need not
+rise again. It does not wait if a run for another change was already pending.
 
 Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
 nothing has to be revoked first: records of a share-partition that the member no longer reads stay locked for it, and

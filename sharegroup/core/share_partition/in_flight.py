@@ -211,7 +211,10 @@ class InFlight:
                 yield from piece.available.items(first, last)
 
     def has_delivered(self, times: int, first: int, last: int) -> bool:
-        """Return whether any AVAILABLE record in first..last was delivered at least `times` (2 or more) times."""
+        """Return whether an AVAILABLE record in first..last was delivered at least `times` times.
+
+        `times` must be 2 or more.
+        """
         low, high = self._between(first, last)
         return any(
             piece.most_delivered >= times and piece.available.has_delivered(times, first, last)

@@ -168,7 +168,7 @@ class WindowPiece:
     def _remove_from_indexes(self, first: int, last: int) -> None:
         """Remove first..last from the indexes and from the count of finished records, but not from the ranges.
 
-        Also open the piece and mark it as changed.
+        Also decode the piece's ranges if it is closed, and mark the piece as changed.
         """
         records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):

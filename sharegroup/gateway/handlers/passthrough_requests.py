@@ -67,7 +67,7 @@ class PassthroughRequests:
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
         low, high = offered_range(features, header.api_key)
         if not low <= header.api_version <= high:
-            raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
+            raise UnknownVersionError(f"version {header.api_version} of {rule.name} is not offered to clients")
         caller = replace(caller, api=rule.name)
         decision = (
             await self._apply_acl(rule, caller, header, frame) if self._needs_acl(rule) else PassthroughDecision(frame)
@@ -157,7 +157,10 @@ class PassthroughRequests:
             self._refreshing = asyncio.ensure_future(self._refresh_twice())
 
     async def _refresh_twice(self) -> None:
-        """Refresh the topics now, and again when all brokers should have applied the change."""
+        """Refresh the gateway's topics now, and again after SECOND_REFRESH_S.
+
+        By then, all brokers should have applied the client's DeleteTopics or CreatePartitions.
+        """
         await self._cluster.try_refresh()
         await asyncio.sleep(SECOND_REFRESH_S)
         await self._cluster.try_refresh()

@@ -5,10 +5,12 @@ only if its batch is sent. An acquired offset that has no record in the log is n
 acknowledges it as a GAP::
 
     ranges        AAAAAAAAAAAAAAAAAAAAAAAAAAAAA
-    log           [  1  ][  2  ]...[C][  3  ][  4      ... a hole, [C] a control or aborted batch, 4 is not read yet
+    log           [  1  ][  2  ]...[C][  3  ][  4
     acquired      aaaaaaaaaaaaaa                       batches 1 and 2 are sent, and MaxRecords is reached
-    gaps                        gggggg
+    gaps                        gggggg                 acknowledged as GAP
     left                              LLLLLLLLL        stays in the buffer
+
+In the log, `...` is a hole and `[C]` is a control batch or an aborted batch. Batch 4 has not been read yet.
 
 The selection stops at the limits. Its cost depends on the number of ranges and batches up to there, not on the number
 of records.

@@ -65,9 +65,10 @@ class Reassignments:
         self._is_closed = True
 
     def on_wanted(self, key: SharePartitionKey) -> None:
-        """Pass on no records of a share-partition for `WANTED_ELSEWHERE_MS`, because members of other gateways wait.
+        """Stop passing this share-partition's records on to this gateway's members for `WANTED_ELSEWHERE_MS` ms.
 
-        During this time, the job decides which member receives the records that are released.
+        The reason is that members of other gateways wait for records. During this time, the job decides which member
+        receives released records.
         """
         now_ms = self._job.now_ms()
         if key not in self._wanted_until_ms:

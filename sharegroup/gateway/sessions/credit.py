@@ -178,7 +178,7 @@ class Credit:
     def shrink(self) -> None:
         """Halve the target, because few records are available or locks in the buffer have nearly expired.
 
-        The target stays at least `wanted`.
+        The target does not fall below `self.wanted`, the number of records for the member's newest fetch.
         """
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
@@ -229,7 +229,8 @@ class Credit:
     def _grow(self, now_ms: int) -> None:
         """Increase the target if the buffer has run empty, or would run empty before the next response.
 
-        The target grows at most once for each response that had all requested records.
+        It grows only if the last response had as many records as requested, and only once after that response. The
+        member's rate must also be known.
         """
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:

@@ -497,7 +497,8 @@ class MemberPartition:
     def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
         """Return to the job the records that the member was sent but did not use. The result is (error code, message).
 
-        A lost row does no harm, because the locks of the records then expire.
+        This method does not wait until the request rows for the job are appended. If a row is lost, its records become
+        available when their locks expire.
         """
         if not batches:
             return int(ErrorCode.NONE), None

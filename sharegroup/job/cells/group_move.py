@@ -16,9 +16,9 @@ If a move dies, run it again. Steps 1 and 2 write the rows that the source still
 the source. If a state is already a tombstone in the source, the previous run has written the state to the target. To
 give up a move after step 2, move the group back.
 
-The commits have a query id of the move, not that of a job. The checkpoints of both jobs are therefore stale after the
-move (`stale_checkpoint`). This is necessary, because their operator state of the group is out of date. The delivery log
-stays in the source.
+The move commits under a query id of its own. A job that starts afterwards finds that another query than that of its
+checkpoint was the last to write its tables, and does not use the checkpoint (`stale_checkpoint`). This is necessary,
+because the operator state in it is out of date for the group. The delivery log stays in the source.
 """
 
 import logging

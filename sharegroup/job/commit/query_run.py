@@ -28,7 +28,10 @@ class HandoverWriter(Protocol):
     """Passes the results of each batch to the query's source (implemented in `job.clock.handover_file`)."""
 
     def write(self, change: HandoverChange) -> None:
-        """Pass on a batch's values. Those that are the same as in previous batches need not be written again."""
+        """Pass a batch's values (deadlines, positions and so on) to the query's source.
+
+        An implementation may leave out values that the source already has from earlier calls.
+        """
 
 
 class BatchObserver(Protocol):
@@ -68,7 +71,8 @@ class QueryRun:
     Args:
         hand_over: passes the results of each batch to the query's source.
         on_lead: called when the query is the leader, before its first batch; measures the brokers' time for `clock`.
-        refresh_clock: measures the brokers' time again; called after a batch with changes if `clock` requires it.
+        refresh_clock: measures the brokers' time again. It is called when `clock.is_probe_due()`, after a batch that
+            changed a row or sent a request or response.
         upkeep: requests the upkeep of the tables; called every `upkeep_interval` commits.
         drop_checkpoint: called if the checkpoint no longer matches the tables, before `finish_batch` raises.
         mark_checkpoint: called after each commit with the newest batches in the tables (`CommitSteps.newest_batches`).

@@ -58,7 +58,7 @@ class SourceState:
         return knowledge
 
     def put_row(self, row: SharePartitionRow) -> None:
-        """Add or replace a row of the table."""
+        """Add or replace a row of the table `share_partitions`."""
         self.listing.put(row)
         self._committed.pop(row.key.topic, None)
         if row.deleting:
@@ -67,7 +67,7 @@ class SourceState:
             self.logs.add(TopicIdPartition.for_key(row.key))
 
     def remove_row(self, key: SharePartitionKey) -> None:
-        """Remove a row that is no longer in the table."""
+        """Remove a row that is no longer in the table `share_partitions`."""
         self.listing.remove(key)
         self._committed.pop(key.topic, None)
         self._remove_unmanaged(key)

@@ -26,7 +26,7 @@ class CheckpointMark(NamedTuple):
 
     Attributes:
         boot_id: identifies the boot of the machine during which the checkpoint was last used; empty if unknown.
-        committed: by table, the newest batch of the query that the table had.
+        committed: by table name, the newest batch of this query in that table when the mark was written.
     """
 
     boot_id: str

@@ -19,9 +19,10 @@ class SourcePoll:
         handover: what the driver has sent to the source.
         requested: the ids of the topics that unread requests concern.
         now_ms: the time of the poll, by the steady clock.
-        batch: the rows to send.
-        pending: the share-partitions that must be managed and are not managed yet.
-        added: those of `pending` whose rows are new or changed.
+        batch: the input rows of the next micro-batch. The poll adds to them.
+        pending: the share-partitions that must be managed and are not managed yet, with their rows of the table.
+        added: the share-partitions that this poll added to `pending`, because their row in the table
+            `share_partitions` is new or changed.
         removed: the share-partitions that this poll has stopped managing, and that their shards must unload.
         reconfigured: the groups whose config has changed.
     """

@@ -7,7 +7,10 @@ from sharegroup.storage.schemas import SHARE_PARTITIONS
 
 
 class TableChanges:
-    """Applies changes of the tables to the source's state."""
+    """Reads what has changed in the tables since the last poll, and applies it to the source's state and to the poll.
+
+    These are the changed rows of `share_partitions`, and the configs of the groups.
+    """
 
     def __init__(self, tables: SourceTables, configs: GroupConfigSource) -> None:
         self._tables, self._configs = tables, configs

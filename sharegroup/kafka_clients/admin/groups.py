@@ -106,7 +106,7 @@ def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
     """
     left = remove_members(brokers, group_id, [ALL_AWAY])
     if left.get(ALL_AWAY) is not None:  # a broker reports this member as unknown
-        raise GroupIdNotFoundError(f"Group {group_id} does not exist or is not a share group of this project's server.")
+        raise GroupIdNotFoundError(f"Group {group_id} does not exist or is not a share group of a share-group gateway.")
     return list(left)
 
 

@@ -187,8 +187,8 @@ class LogOffsetsClient:
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Request the end offsets of leader epochs from one leader. Return {} if the leader does not respond.
 
-        Unlike `_ask`, this method does not add a leader that does not respond to `SilentBrokers`. It sends no request
-        to a leader that is already there.
+        A leader that is already in `SilentBrokers` is sent no request. Unlike `_ask`, this method adds no leader to
+        `SilentBrokers`.
         """
         if leader in self._silent:
             return {}

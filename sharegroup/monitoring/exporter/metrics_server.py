@@ -37,7 +37,7 @@ Problems = Callable[[], Iterable[str]]
 
 
 class MetricsUnavailableError(ShareGroupError):
-    """The address of the metrics server is not available. The operator must change the configuration."""
+    """The address of the metrics server is not available. An administrator must change the configuration."""
 
 
 class MetricsServer:

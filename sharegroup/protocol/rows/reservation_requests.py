@@ -52,7 +52,7 @@ class ReserveRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class AssignRequest(PartitionRequest):
-    """Notice that the gateway `requester` delivers reserved offsets to the member.
+    """Tells the job that the gateway `requester` delivers reserved offsets to the member.
 
     Until `valid_until_ms`, the reservations of the gateway and the session of the member are certainly valid. The
     gateway sends the records only if the row was appended by this time. The job ignores a row that was appended later,
@@ -72,7 +72,7 @@ class AssignRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class UnreserveRequest(PartitionRequest):
-    """Notice that the gateway `requester` returns reserved offsets without using them.
+    """Tells the job that the gateway `requester` returns reserved offsets without using them.
 
     `ranges` are the returned offsets. Those that are not reserved for the gateway in `reservation_epoch` are skipped.
     None returns all offsets that are reserved for the gateway in this epoch. It also cancels the gateway's reserve
@@ -92,7 +92,7 @@ class UnreserveRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class ReassignRequest(PartitionRequest):
-    """Notice that `member_id` released records, and that the gateway `requester` sends them to a waiting member.
+    """Tells the job that `member_id` released records, and that the gateway `requester` sends them to a waiting member.
 
     - `acquired`: the released ranges, with the delivery counts of the released deliveries. The new deliveries have
       counts that are one higher.

@@ -86,7 +86,7 @@ class HeartbeatRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class InitializedNotice(_Row):
-    """Notice that the initial states of some share-partitions are durable.
+    """Tells the group coordinator that the initial states of some share-partitions are durable.
 
     `initialized` has (topic id, partition, state epoch) for each of them.
     """
@@ -99,7 +99,7 @@ class InitializedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeletedNotice(_Row):
-    """Notice that the states of some share-partitions are durably deleted.
+    """Tells the group coordinator that the states of some share-partitions are durably deleted.
 
     `deleted` has (topic id, partition, state epoch) for each of them.
     """
@@ -112,7 +112,7 @@ class DeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedNotice(_Row):
-    """Notice that the topics with these ids were deleted."""
+    """Tells the group coordinator that the topics with these ids were deleted."""
 
     type: ClassVar[str] = TOPIC_DELETED
 

@@ -153,7 +153,9 @@ class ReleaseMemberRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class FenceMemberRequest(PartitionRequest):
-    """Notice that the process `incarnation_id` now acts as the member. Later requests of other processes are rejected.
+    """Tells the job that the process `incarnation_id` now acts as the member.
+
+    Later requests of other processes are rejected.
 
     `joined_ms` is the append time of the heartbeat with which this process joined. If a notice with a later time was
     processed before, this notice is ignored. The group coordinator sends the row to every partition of the request

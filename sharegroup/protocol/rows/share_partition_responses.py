@@ -112,9 +112,9 @@ class ReserveResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class WantedNotice(_Response):
-    """Notice that members of other requesters wait for records of the share-partition.
+    """Tells the receiver that members of other requesters wait for records of the share-partition.
 
-    It asks the receiver to return unprocessed records and unused reserved offsets. `id` and `member_id` are empty.
+    The receiver should return unprocessed records and unused reserved offsets. `id` and `member_id` are empty.
     """
 
     type: ClassVar[str] = WANTED

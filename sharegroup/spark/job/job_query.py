@@ -33,11 +33,13 @@ class JobQuery:
     """Starts one query, runs its batches and requests upkeep of its tables.
 
     Args:
-        outputs: builds the query without its sink. Its arguments are the path of the handover file, by which batches
-            pass data to the query's source, and {partition: first unread offset} of the request topic.
+        outputs: function that returns the query's output as a DataFrame; `start` adds the sink. It is called with the
+            path of the handover file, by which batches pass data to the query's source, and with {partition: first
+            unread offset} of the request topic.
         on_lead: called when the query is the leader, before its first batch.
         clock: estimates the brokers' time, which each batch uses as its time.
-        refresh_clock: measures the brokers' time again; called after a batch with changes if `clock` requires it.
+        refresh_clock: measures the brokers' time again. It is called when `clock.is_probe_due()`, after a batch that
+            changed a row or sent a request or response.
         observer: counts what the batches do, for the metrics.
         have_lost_commits: whether the tables have lost commits in a power loss. If so, `start` discards the checkpoint.
     """

@@ -4,12 +4,15 @@ Files that were not on the disk when the power failed are missing, empty, trunca
 empty log entry as an empty commit, and fails if an entry has any other of these defects. A job therefore checks the
 newest log entries before it opens its tables. An entry is torn if it is damaged, or if it adds a data file that is
 missing or damaged. All entries from the first torn one on are moved aside (`.torn` is appended to their names), as if
-they had never been committed. With `tables.local.sync`, the job has sent no responses that depend on such a commit. The
-batch of the commit runs again, or is restored from the outbox of the first table. Checkpoints of the log that are
-damaged, or that contain such an entry, are moved aside too.
+they had never been committed. Checkpoints of the log that are damaged, or that include a torn entry, are moved aside
+too.
 
-Version numbers are reused afterwards. `share_group_state_base` names the version of `share_group_state` that it was
-made from, so its entries that name a lost version are moved aside, too.
+With `tables.local.sync`, the job has sent no responses that depend on a torn entry. If the batch's commit to the first
+table of its query (`share_group_state` or `share_groups`) is lost, the batch runs again. Otherwise, the rows of the
+other tables are restored from the outboxes in the first table's commits.
+
+Version numbers are reused afterwards. `share_group_state_base` is computed from `share_group_state`, and its entries
+name the version that they were computed from. An entry that names a lost version therefore counts as torn, too.
 """
 
 import json

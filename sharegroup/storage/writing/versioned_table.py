@@ -34,8 +34,9 @@ class NotCommittedError(TableStoreError):
 class Commit(NamedTuple):
     """A commit in the table's log.
 
-    `writer` is the id of the writer or upkeep of a job that made it; None for any other tool. `rearranges` is whether
-    it moved rows to other files, or removed rows of old days or unused files, as upkeep does.
+    `writer` is the id of the `TableWriter` or of the upkeep that made the commit. It is None if another tool made it.
+    `rearranges` is whether the commit changed no row that is needed. This is true of all commits of upkeep, which may
+    also delete old days, and of the compactions (OPTIMIZE) and vacuums of other tools.
     """
 
     writer: str | None

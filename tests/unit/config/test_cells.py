@@ -71,7 +71,7 @@ def test_an_unknown_cell_is_rejected(cell: str) -> None:
 @pytest.mark.parametrize(
     ("names", "groups", "problem"),
     [
-        ("a,B", {}, "Not a cell name: B"),
+        ("a,B", {}, "Malformed cell names: B"),
         ("a,a", {}, "A cell name is listed twice"),
         (7, {}, "Not a list"),
         ("a", {"g": "b"}, "group.cells has the cell b, which is not in cell.names"),

@@ -75,9 +75,10 @@ class Incarnations:
     ) -> bool:
         """Return whether another process was the member when the request was appended.
 
-        The result is False for a request without an incarnation id. In each partition of the request topic, the
-        `fence_member` row precedes the requests that it fences. If a join is known only from another partition or from
-        the tables, it fences only requests that were appended at or after the join.
+        The result is False for a request without an incarnation id. If the `fence_member` row of a join was read from
+        `request_partition`, where the request is too, the join fences all later requests there, whatever their time. A
+        join that is known only from another partition of the request topic, or from the tables, fences only requests
+        that were appended at or after the join.
         """
         entry, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
         known = None if entry is None else entry.read.get(request_partition)

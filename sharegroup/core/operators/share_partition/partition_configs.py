@@ -101,8 +101,8 @@ class PartitionConfigs:
     def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
         """Set the configs of all share-partitions to `config`, which the source has read from the tables.
 
-        `config` contains all changes up to `altered_ms`. Older changes that arrive later are therefore ignored, even
-        if the shard has lost its state.
+        `config` contains all changes up to `altered_ms`, so `set` ignores older changes that arrive later. The source
+        sends this time with the config. `set` can therefore compare times even if the shard has lost its state.
         """
         self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()

@@ -139,8 +139,9 @@ class Login:
         """Raise MalformedRequestError if the client must log in or reauthenticate before it sends this request."""
         if self._sasl is None or self._sasl.allows(api_key, self._shared.now_ms()):
             return
-        when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session ended"
-        raise MalformedRequestError(f"it sent a {api_name(api_key)} request {when}")
+        is_expired = self._sasl.state is SaslState.AUTHENTICATED
+        when = "after the SASL session ended" if is_expired else "before authentication"
+        raise MalformedRequestError(f"{api_name(api_key)} request {when}")
 
     def handles_api(self, api_key: int) -> bool:
         """Return whether `handle_request` handles this API. False for all APIs if SASL is disabled."""
