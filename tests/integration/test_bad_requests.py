@@ -199,7 +199,6 @@ def test_no_refused_request_changed_anything_and_an_old_session_is_refused(
     assert sorted(causes) == ["fetch", "fetch", "member_left"]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.thorough
 def test_a_burst_of_requests_is_worked_off_in_bounded_batches_and_members_are_served_again(
     share_group_job: ShareGroupJobRun, client: RequestClient, member: RawMember, record_property: Any

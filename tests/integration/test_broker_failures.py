@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
     from tests.integration.steady_load import SteadyLoad
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
+pytestmark = pytest.mark.thorough
 
 #: How long a fault lasts that nobody can see the effect of.
 FAULT_S = 10

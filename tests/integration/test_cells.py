@@ -53,7 +53,6 @@ def is_at_rest(job: ShareGroupJobRun, group_id: str) -> bool:
     return not unread
 
 
-@pytest.mark.timeout(600)
 def test_two_cells_behind_one_gateway(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic(1, RECORDS)
 

@@ -14,7 +14,7 @@ from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 
 PARTITIONS, RECORDS, PATIENCE_S = 6, 300, 240
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")

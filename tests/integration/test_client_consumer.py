@@ -38,8 +38,6 @@ ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.RENEW,
 )
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_implicit_mode_delivers_each_record_once(new_client_group: NewGroup) -> None:
     group = new_client_group(2, 100)

@@ -15,8 +15,6 @@ from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.client_groups import EXPLICIT, Group, NewGroup, Wire, keys, poll_records
 from tests.integration.served import Served
 
-pytestmark = pytest.mark.timeout(300)
-
 ACCEPT = AcknowledgeType.ACCEPT
 
 

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from typing import Any
 
-import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from sharegroup.client import Record, Reject, Release, Retry
@@ -14,7 +13,6 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.client_groups import NewGroup, page_example
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
 PARTITIONS, RECORDS = 2, 50
 
 

@@ -21,7 +21,7 @@ from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.client_groups import Group, NewGroup
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.thorough
 
 #: A dead member may acquire a record twice: Kafka may also complete its last fetch after its end. So no record reaches
 #: the limit.

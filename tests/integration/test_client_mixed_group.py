@@ -19,7 +19,6 @@ ROUND, PARTITIONS = 30, 3
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 def test_clients_of_three_kinds_share_the_work(new_client_group: NewGroup, served: Served, tmp_path: Path) -> None:
     """Rounds of records until each member has some; each record is delivered to one of them, once."""
     group = new_client_group(PARTITIONS)

@@ -19,7 +19,7 @@ from tests.integration.secured_broker import GATEWAY, secured_broker
 from tests.integration.secured_clients import Secrets
 from tests.integration.served import Served
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.thorough
 
 LIFETIME_MS, SESSIONS = 2_000, 4
 RECORDS = 10

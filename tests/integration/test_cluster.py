@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.timeout(600)
 def test_killed_in_a_batch_on_a_cluster_the_job_comes_back_and_goes_on(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:

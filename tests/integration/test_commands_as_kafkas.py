@@ -66,7 +66,7 @@ AT_LAST = [
     ["share-groups --delete --group {group} --group no-{group}"],
 ]
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 class Run(NamedTuple):

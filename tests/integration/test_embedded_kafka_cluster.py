@@ -66,7 +66,6 @@ def controller(cluster: EmbeddedKafkaCluster) -> EmbeddedKafka:
     return next(broker for broker in cluster.brokers if broker.node_id == leader)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["kill", "shut_down"])
 def test_a_broker_that_comes_back_has_its_data_and_its_ports(cluster: EmbeddedKafkaCluster, how: str) -> None:
     servers, broker = cluster.bootstrap_servers, controller(cluster)
@@ -81,7 +80,6 @@ def test_a_broker_that_comes_back_has_its_data_and_its_ports(cluster: EmbeddedKa
     assert cluster.bootstrap_servers == servers
 
 
-@pytest.mark.timeout(600)
 def test_a_broker_with_an_empty_disk_copies_all(cluster: EmbeddedKafkaCluster) -> None:
     produce(cluster, "before")
     before = values(cluster, "before")
@@ -95,7 +93,6 @@ def test_a_broker_with_an_empty_disk_copies_all(cluster: EmbeddedKafkaCluster) -
     assert values(cluster, "before") == before
 
 
-@pytest.mark.timeout(600)
 def test_a_paused_broker_leads_nothing_until_it_goes_on(cluster: EmbeddedKafkaCluster) -> None:
     broker = cluster.brokers[1]
     broker.pause()

@@ -49,7 +49,6 @@ class Jobs:
         )
 
 
-@pytest.mark.timeout(600)
 def test_of_two_jobs_that_start_at_once_one_runs_and_one_is_fenced(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     jobs = Jobs(kafka.bootstrap_servers, tmp_path, "at-once-")
     with jobs.another("one") as one, jobs.another("other") as other, jobs.another("third") as third:
@@ -68,7 +67,6 @@ def test_of_two_jobs_that_start_at_once_one_runs_and_one_is_fenced(kafka: Embedd
         assert third.process.terminate() == 0
 
 
-@pytest.mark.timeout(600)
 def test_of_two_jobs_on_the_same_tables_one_is_fenced_and_the_other_serves(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:

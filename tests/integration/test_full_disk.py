@@ -56,7 +56,6 @@ _WAITS = "the job cannot start because of an outage"
 _GOES_ON = "the start of the job continues"
 
 
-@pytest.mark.timeout(600)
 def test_a_full_disk_is_outlasted(kafka: EmbeddedKafka, new_topic: NewTopic, small_disk: Path, tmp_path: Path) -> None:
     where = {"tables.path": str(small_disk / "tables"), "checkpoint.path": str(small_disk / "checkpoint")}
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="full-disk-", job=where, master="local[1]") as job:
@@ -85,7 +84,6 @@ def test_a_full_disk_is_outlasted(kafka: EmbeddedKafka, new_topic: NewTopic, sma
         assert job.process.terminate() == 0
 
 
-@pytest.mark.timeout(600)
 def test_a_job_that_starts_on_a_full_disk_waits(
     kafka: EmbeddedKafka, new_topic: NewTopic, small_disk: Path, tmp_path: Path
 ) -> None:

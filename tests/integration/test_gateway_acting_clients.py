@@ -186,7 +186,6 @@ def test_a_member_outlives_its_tokens(
         assert once(member)
 
 
-@pytest.mark.timeout(600)
 def test_java(
     gateway: GatewayProcess, broker: SecuredBroker, secrets: Secrets, job: ShareGroupJobRun, topic: str
 ) -> None:

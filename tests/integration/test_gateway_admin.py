@@ -135,7 +135,6 @@ def classic_group(gateway: GatewayProcess, new_topic: NewTopic, unique_name: Cal
     return group_id
 
 
-@pytest.mark.timeout(600)
 def test_kafkas_tools(
     gateway: GatewayProcess,
     share_group_job: ShareGroupJobRun,
@@ -290,7 +289,6 @@ def altered_offsets(ask: Ask, group_id: str, topic: str, partition: int, offset:
     return ask(request, AlterShareGroupOffsetsResponse, 0)
 
 
-@pytest.mark.timeout(300)
 def test_groups_that_are_made_by_an_alteration(
     ask: Ask, new_topic: NewTopic, unique_name: Callable[[str], str], classic_group: str
 ) -> None:
@@ -333,7 +331,6 @@ def test_groups_that_are_made_by_an_alteration(
     }
 
 
-@pytest.mark.timeout(300)
 def test_configs_of_groups_and_of_others(ask: Ask, new_topic: NewTopic, unique_name: Callable[[str], str]) -> None:
     group_id, topic = unique_name("configured"), new_topic(1, 0)
 

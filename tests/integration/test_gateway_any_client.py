@@ -36,7 +36,7 @@ QUICK = ("java-848", "librdkafka-classic", "kafka-python", "kcat")
 
 def long(test: Callable[..., None]) -> Callable[..., None]:
     """It is one of `make clients`, where the first test of a release waits for its brokers and job."""
-    return pytest.mark.long(pytest.mark.timeout(900)(test))
+    return pytest.mark.long(test)
 
 
 class Upstream(NamedTuple):

@@ -67,7 +67,6 @@ def client(loop: EventLoop, gateway: GatewayProcess) -> Iterator[Client]:
 # -- fuzz --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(900)
 def test_fuzz(gateway: GatewayProcess, client: Client, loop: EventLoop) -> None:
     """100,000 frames: valid ones of every API of the gateway's own, mutated, and random ones."""
     process = psutil.Process(gateway.pid)

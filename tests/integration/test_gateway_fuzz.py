@@ -123,7 +123,6 @@ def aims_at(group: Group, member_ids: list[str], kafka: EmbeddedKafka, own_topic
     }  # fmt: skip
 
 
-@pytest.mark.timeout(600)
 def test_nobody_elses_records_are_touched(
     gateway: GatewayProcess,
     share_group_job: ShareGroupJobRun,

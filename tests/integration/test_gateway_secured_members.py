@@ -124,7 +124,6 @@ def test_client_for_python_raises_what_it_is_refused(
             consumer.poll(120)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_java(
     door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets

@@ -45,7 +45,6 @@ RECORDS = 50
 # -- a config, and a join at once --------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_so(
     gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]

@@ -87,7 +87,6 @@ class Administrator:
         return response
 
 
-@pytest.mark.timeout(600)
 def test_a_group_is_administered(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path) -> None:
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="admin-", master="local[1]") as job:
         job.start()

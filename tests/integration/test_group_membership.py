@@ -148,7 +148,6 @@ class Watched:
         return group
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_ten_members_at_random(gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic) -> None:
     group_id, topics = share_group_job.new_group(), {new_topic(3, 0): 3, new_topic(7, 0): 7}

@@ -27,7 +27,6 @@ PARTITIONS = 3
 BEFORE, AFTER = 3, 7
 
 
-@pytest.mark.timeout(900)
 def test_the_jobs_topics_get_more_partitions_while_members_work(
     kafka: EmbeddedKafka,
     new_topic: NewTopic,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "kills"),
     [

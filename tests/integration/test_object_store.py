@@ -53,7 +53,6 @@ def job(s3: S3Server, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[ShareGro
         assert s3.options["AWS_SECRET_ACCESS_KEY"] not in run.log_path.read_text()
 
 
-@pytest.mark.timeout(600)
 def test_a_job_on_s3_serves_comes_back_and_outlasts_the_store(
     job: ShareGroupJobRun, s3: S3Server, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -14,8 +14,6 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def consumer_of(served: Served, group_id: str, protocol: str) -> Consumer:
     config = {"bootstrap.servers": served.bootstrap_servers, "group.id": group_id, "group.protocol": protocol}

@@ -39,7 +39,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         yield made
 
 
-@pytest.mark.timeout(TIMEOUT_S)
 def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     tables = str(tmp_path / TABLES)
     for lines in blocks("Deploy"):

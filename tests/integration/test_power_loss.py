@@ -34,7 +34,6 @@ def tear_checkpoint(folder: Path) -> None:
     mark.write_text(json.dumps(json.loads(mark.read_text()) | {"boot_id": "the start before"}))
 
 
-@pytest.mark.timeout(600)
 def test_a_job_comes_back_from_torn_tables_and_checkpoints(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -119,7 +119,6 @@ def python(text: str, directory: Path) -> str:
     return ended.stdout
 
 
-@pytest.mark.timeout(900)
 def test_the_twenty_lines_run(checkout: Path) -> None:
     """Broker, configuration, job, member and SQL, gateway and client; every record is finished, as the handler said."""
     (shell,), (gateway,) = blocks("bash"), blocks("sh")

@@ -42,7 +42,6 @@ def fetched(client: RequestClient, request_id: str) -> FetchResponse:
     return response
 
 
-@pytest.mark.timeout(600)
 def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
     kafka: EmbeddedKafka, producer: KafkaProducer, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -92,7 +91,6 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         assert " ERROR sharegroup" not in job.log
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_sigterm_under_load_ends_the_job_between_batches(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
@@ -115,7 +113,6 @@ def test_sigterm_under_load_ends_the_job_between_batches(
         assert " ERROR sharegroup" not in job.log
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_a_restart_with_more_shuffle_partitions_and_shards_keeps_locks(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
@@ -155,7 +152,6 @@ def delete_requests(kafka: EmbeddedKafka, topic: str) -> None:
         admin.close()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
@@ -183,7 +179,6 @@ def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
         assert max(state["start_offset"].to_pylist()) == 10
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_an_older_checkpoint_of_the_same_query_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """As restored from a backup; the tables have batches that it does not know."""

@@ -504,7 +504,6 @@ spark.stop()
 """
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_still_member", [True, False])
 @pytest.mark.thorough
 def test_a_batch_that_was_killed_after_its_append_is_there_once(

@@ -21,8 +21,6 @@ from tests.integration.waiting import wait_until
 
 LOCK = "share.record.lock.duration.ms"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_a_group_that_an_administrator_makes(
     admin: ShareGroupAdmin,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 LOCK = "share.record.lock.duration.ms"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 class Commands:
     """The command line at one server."""

@@ -19,7 +19,6 @@ PORTS = (9092, 9191, 9192, 9193, 9404, 9405)
 TIMEOUT_S = 900
 
 
-@pytest.mark.timeout(TIMEOUT_S)
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     link_checkout(tmp_path)
     with named_ports(*PORTS), Shell(tmp_path) as shell:

@@ -73,7 +73,6 @@ def fetch_until(member: RawMember, topic: str, last: int) -> dict[int, int]:
     return counts
 
 
-@pytest.mark.timeout(900)
 def test_what_an_unclean_election_replaces_is_told_and_nothing_else_is_lost(
     cluster: EmbeddedKafkaCluster, tmp_path: Path
 ) -> None:

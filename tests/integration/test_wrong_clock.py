@@ -71,7 +71,6 @@ def check_all_goes_on(group: Group, first: int) -> None:
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler here to build a clock that a test sets")
-@pytest.mark.timeout(900)
 def test_a_wrong_wall_clock_ends_no_lock_and_stalls_nothing(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -103,7 +102,6 @@ def test_a_wrong_wall_clock_ends_no_lock_and_stalls_nothing(
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler here to build a clock that a test sets")
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("starts_ahead_s", [DAY_S, -DAY_S])
 def test_a_spark_member_with_a_wrong_wall_clock_loses_and_delays_nothing(
     kafka: EmbeddedKafka, new_topic: NewTopic, share_group_job: ShareGroupJobRun, tmp_path: Path, starts_ahead_s: int

@@ -115,9 +115,11 @@ class ClientRights:
         `named.topic_ids` is ignored: `named.keys` must contain the names of these topics. If the request may create
         missing topics, the brokers create them first.
 
-        If rights on `named` are not cached or older than `FRESH_S`, the rights on all `names` are queried, at broker
-        `node_id` first. Raises UpstreamUnavailableError if the brokers do not respond. If only this query fails, cached
-        rights are used for up to `LAST_RESORT_S`.
+        If a right that the request needs is not cached, or is older than `FRESH_S`, the rights on these resources and
+        on all earlier ones (property `names`) are queried, at broker `node_id` first. If this query fails, cached
+        rights that are not older than `LAST_RESORT_S` are used instead. Raises UpstreamUnavailableError if a needed
+        right is not cached or is older than that, or if the brokers do not respond when topics are created or groups
+        are listed.
         """
         listed: frozenset[str] = frozenset()
         this_once: set[Key] = {_ALL_TOPICS} if named.has_all_topics else set()

@@ -162,7 +162,7 @@ class ReservedDelivery:
                 partition.quiet_until_ms = partition.waited_ms = now_ms + QUIET_MS
 
     def _renew_leases(self, now_ms: int) -> None:
-        """Renew the leases that are due, if this gateway may hold a reservation in a share-partition of the cell."""
+        """Renew the lease at each cell where it is due and where this gateway may hold a reservation."""
         due = {cell for cell, lease in self._own_leases.items() if lease.is_due(now_ms)}
         for partition in self._partitions.values() if due else ():
             if partition.reservation.may_hold and (cell := self._job.cell_of(partition.key.group_id)) in due:
@@ -196,7 +196,8 @@ class ReservedDelivery:
     def _on_wanted(self, key: SharePartitionKey) -> None:
         """Return the reservation to the job, because members that this gateway does not serve wait for records.
 
-        Released records of the share-partition are not passed on for a while (see `Reassignments.on_wanted`).
+        For a while, this gateway also passes no released records of the share-partition on to its own members. The job
+        then decides who receives them (see `Reassignments.on_wanted`).
         """
         self._reassignments.on_wanted(key)
         partition = self._partitions.get(key)

@@ -49,7 +49,10 @@ class MetadataSnapshots:
         return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
     def invalidate(self) -> None:
-        """Mark all snapshots that have been requested so far as not fresh, because topics are being changed."""
+        """Treat every snapshot requested until now as out of date, because topics are being changed.
+
+        This includes the snapshots whose responses have not arrived yet.
+        """
         self._invalidated = asyncio.get_running_loop().time()
         self._fetching.clear()
 
