@@ -23,7 +23,6 @@ PORTS = (9092, 9191, 9192, 9193, 9404, 9405, 9180)
 RECORDS, PER_PARTITION, AGAIN_FROM = 1_000, 500, 200
 SHOWN = "http://127.0.0.1:9180"
 POISONOUS = ("orders", 1, 308)
-TIMEOUT_S = 900
 
 
 def blocks(section: str) -> list[str]:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.thorough
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 PORTS = (9092, 9191, 9192, 9193, 9404, 9405)
-TIMEOUT_S = 900
 
 
 def test_the_tutorial_runs(tmp_path: Path) -> None:
