@@ -167,26 +167,24 @@ def test_a_right_that_is_given_counts_soon(
 def test_a_member_outlives_its_tokens(
     gateway: GatewayProcess, broker: SecuredBroker, secrets: Secrets, job: ShareGroupJobRun, topic: str
 ) -> None:
-    """Their end is the brokers' to say (KIP-368); the share session goes on.
-
-    The gateway disconnects a client that is too late, as on a busy machine. Its records are then delivered again.
-    """
+    """Their end is the brokers' to say (KIP-368); the share session goes on."""
     group = Group(job, gateway.bootstrap_servers, topic)
     allow_reading(broker, ALICE, group)
 
     def logins() -> int:
         return gateway.log_path.read_text().count(f"login outcome=accepted principal=User:{ALICE}")
 
+    # A client that reauthenticates too late is disconnected, and its records are delivered again. It has 6 s for it.
     with group.member(**login(secrets, ALICE, OAUTHBEARER, lifetime_s=30)) as member:
         member.poll_until(lambda: member.accepted == keys(1, 10))
         before = logins()
-        member.poll_until(lambda: logins() > before + 1)
+        member.poll_until(lambda: logins() > before + 3)
         producer = KafkaProducer(bootstrap_servers=broker.kafka.bootstrap_servers)
         for number in range(10):
             producer.send(topic, b"late %d" % number)
         producer.close()
         member.poll_until(lambda: member.accepted == keys(1, 20))
-        assert once(member) or "after the SASL session ended" in gateway.log_path.read_text()
+        assert once(member)
 
 
 def test_java(
