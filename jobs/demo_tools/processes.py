@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sharegroup.spark.jars import QUICK_START
-from sharegroup.spark.local_spark import local_settings, pyspark_environment
+from sharegroup.spark.local_spark import local_master, local_settings, pyspark_environment
 from sharegroup.testing.class_archive import SPARK
 from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka
 from sharegroup.testing.logged_process import LoggedProcess
@@ -39,7 +39,7 @@ groups:
 _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 #: Spark uses one core. With two, it would start a second Python worker, whose imports take a second, and no record
 #: would arrive earlier.
-_MASTER = "local[1,4]"
+_MASTER = local_master(1)
 #: Texts that the job logs at its start, each with the stage that begins with it.
 _STAGES = (
     ("starting Spark", "Spark starts"),

@@ -35,8 +35,7 @@ class Measured:
 
     def record(self, value: float, now_ms: int) -> None:
         """Add a value."""
-        self._move_on(now_ms)
-        window = self._windows[-1]
+        window = self._recent(now_ms)[-1]
         window.count += 1
         window.total += value
         window.max = value if window.count == 1 else max(window.max, value)
@@ -45,33 +44,32 @@ class Measured:
 
     def average(self, now_ms: int) -> float:
         """Return the mean of the values in the last two windows of 30 s, NaN if there are none."""
-        self._move_on(now_ms)
-        count = sum(window.count for window in self._windows)
-        return sum(window.total for window in self._windows) / count if count else nan
+        windows = self._recent(now_ms)
+        count = sum(window.count for window in windows)
+        return sum(window.total for window in windows) / count if count else nan
 
     def max(self, now_ms: int) -> float:
         """Return the maximum of the values in the last two windows of 30 s, NaN if there are none."""
-        self._move_on(now_ms)
-        return max((window.max for window in self._windows if window.count), default=nan)
+        return max((window.max for window in self._recent(now_ms) if window.count), default=nan)
 
     def total_per_s(self, now_ms: int) -> float:
         """Return the sum of the values in the last two windows of 30 s, per second."""
-        self._move_on(now_ms)
-        return self._per_s(sum(window.total for window in self._windows), now_ms)
+        return self._per_s(sum(window.total for window in self._recent(now_ms)), now_ms)
 
     def count_per_s(self, now_ms: int) -> float:
         """Return the number of values in the last two windows of 30 s, per second."""
-        self._move_on(now_ms)
-        return self._per_s(sum(window.count for window in self._windows), now_ms)
+        return self._per_s(sum(window.count for window in self._recent(now_ms)), now_ms)
 
     def _per_s(self, amount: float, now_ms: int) -> float:
         return amount * 1000 / max(now_ms - self._windows[0].start_ms, WINDOW_MS)
 
-    def _move_on(self, now_ms: int) -> None:
+    def _recent(self, now_ms: int) -> list[_Window]:
+        """Return the windows that are not too old, with the current one last. Older ones are dropped."""
         windows = [window for window in self._windows if now_ms - window.start_ms < 2 * WINDOW_MS]
         if not windows or now_ms - windows[-1].start_ms >= WINDOW_MS:
             windows.append(_Window(now_ms))
         self._windows = windows
+        return windows
 
 
 class ConsumerMetrics:

@@ -55,6 +55,12 @@ class BatchMember(Protocol):
         """The time limit for responses in milliseconds."""
 
 
+def _raise_if_failed(member: BatchMember) -> None:
+    """Raise ResponseTimeoutError if the member has failed."""
+    if member.failure is not None:
+        raise ResponseTimeoutError(f"member {member.member_id} has failed: {member.failure!r}") from member.failure
+
+
 class _Awaited:
     """The responses to one acknowledgement round (`awaited`), which must arrive before `deadline_ms`.
 
@@ -72,10 +78,7 @@ class _Awaited:
         """
         if self._awaited is None or self._awaited.is_done:
             return True
-        if self._member.failure is not None:
-            raise ResponseTimeoutError(
-                f"member {self._member.member_id} has failed: {self._member.failure!r}"
-            ) from self._member.failure
+        _raise_if_failed(self._member)
         if now_ms > self.deadline_ms:
             raise ResponseTimeoutError(
                 f"the share-group job has not responded to member {self._member.member_id} in time; is it running?"
@@ -186,11 +189,10 @@ class PendingAcknowledge:
             self._end_renewals()
         elif now_ms > self._append_until_ms:
             raise ResponseTimeoutError("the acknowledgements could not be appended to the request topic in time")
-        if self._member.failure is not None and not self._member.is_open:
-            raise ResponseTimeoutError(
-                f"member {self._member.member_id} has failed: {self._member.failure!r}"
-            ) from self._member.failure
-        requests = self._following.due_requests(self._member.member_epoch, now_ms) if self._member.is_open else []
+        if not self._member.is_open:
+            _raise_if_failed(self._member)
+            return []
+        requests = self._following.due_requests(self._member.member_epoch, now_ms)
         if requests:
             self._member.acknowledgements = self._following
         return requests

@@ -10,6 +10,14 @@ from sharegroup.spark.jars import jars
 from sharegroup.spark.spark_home import find_spark_home
 
 LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
+#: As many attempts for a task as on a cluster. Local Spark attempts a task once by default, and then a read that times
+#: out during a leader election restarts the query.
+_TASK_ATTEMPTS = 4
+
+
+def local_master(cores: int | str = "*") -> str:
+    """Return the URL of a Spark master on this machine with this number of cores; `*` means all."""
+    return f"local[{cores},{_TASK_ATTEMPTS}]"
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:

@@ -20,7 +20,7 @@ import yaml
 
 from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.job.commit.fault_points import VARIABLE as FAULT_POINT
-from sharegroup.spark.local_spark import local_settings
+from sharegroup.spark.local_spark import local_master, local_settings
 from sharegroup.spark.log_set_up import LINES_VARIABLE
 from tests.harness.raw_member import RawMember, RequestClient
 from tests.harness.submitted_job import SubmittedJob, SubmittedJobError
@@ -83,7 +83,7 @@ class ShareGroupJobRun:
         name: str = "job",
         job: Mapping[str, Any] | None = None,
         group: Mapping[str, Any] | None = None,
-        master: str = "local[2,4]",
+        master: str = local_master(2),
         cells: Mapping[str, Any] | None = None,
         cell: str = NO_CELL,
         environment: Mapping[str, str] | None = None,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from sharegroup.spark.local_spark import local_settings, python_environment
+from sharegroup.spark.local_spark import local_master, local_settings, python_environment
 from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ class SubmittedJob(LoggedProcess):
         arguments: Sequence[str],
         log_path: Path,
         *,
-        master: str = "local[2,4]",
+        master: str = local_master(2),
         conf: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         working_directory: Path | None = None,

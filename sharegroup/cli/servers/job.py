@@ -14,10 +14,6 @@ from sharegroup.cli.options.config_option import load_or_exit
 if TYPE_CHECKING:
     from sharegroup.config import JobConfig
 
-#: All cores, and as many attempts for a task as on a cluster. Local Spark attempts a task once by default, and then one
-#: read that times out during a leader election restarts the query.
-_MASTER = "local[*,4]"
-
 
 def job(
     config: Annotated[Path, typer.Option(help="Configuration file.")],
@@ -36,9 +32,9 @@ def job(
 
 def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
     """Replace this process by `sharegroup.spark.job.run_job`. Raise JarsError if Java or a JAR is missing."""
-    from sharegroup.spark.local_spark import local_settings, pyspark_environment
+    from sharegroup.spark.local_spark import local_master, local_settings, pyspark_environment
 
     settings = local_settings([job_config.tables_path, job_config.checkpoint_path])
-    environment = pyspark_environment(_MASTER, driver_memory, settings)
+    environment = pyspark_environment(local_master(), driver_memory, settings)
     command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config), "--cell", cell]
     os.execve(sys.executable, command, {**os.environ, **environment})
