@@ -1,8 +1,8 @@
 """Takes snapshots of the tables and logs. All open pages show the newest snapshot, which one thread takes.
 
 A snapshot reads the changes since the previous snapshot. Then the thread waits for `INTERVAL_S` seconds, or for nine
-times the duration of the snapshot if this is longer. So the thread uses at most a tenth of a core. Pages do not wait
-for a new snapshot.
+times the CPU time that the process used during the snapshot if this is longer. So snapshots use at most a tenth of a
+core. On a busy machine, a snapshot takes longer but the wait does not. Pages do not wait for a new snapshot.
 """
 
 import logging
@@ -33,7 +33,7 @@ from sharegroup.ui.data.trend import LagHistory
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
-#: Maximum fraction of the time that the thread spends on taking snapshots.
+#: Maximum fraction of a core that snapshots use.
 _SHARE = 1 / 10
 #: Maximum number of records whose timestamps a snapshot reads from the logs. Later snapshots read the remaining ones.
 _MAX_LOOKUPS = 100
@@ -184,15 +184,19 @@ class Snapshots:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            started = time.monotonic()
+            cpu_s = time.process_time()
             try:
                 self.take_snapshot()
             except Exception:
                 logger.exception("the snapshot of the tables failed; it will be retried")
                 problem = "the last snapshot failed; see the log of the process of this page"
                 self.newest = self.newest._replace(problems=(problem,))
-            took = time.monotonic() - started
-            self._ended.wait(max(INTERVAL_S, took * (1 / _SHARE - 1)))
+            self._ended.wait(wait_s(time.process_time() - cpu_s))
+
+
+def wait_s(cpu_s: float) -> float:
+    """Return the wait in seconds after a snapshot that used `cpu_s` seconds of CPU time."""
+    return max(INTERVAL_S, cpu_s * (1 / _SHARE - 1))
 
 
 class _Cell:
