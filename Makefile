@@ -6,8 +6,8 @@
 # make setup-dev    install what `make test` needs as well
 # make pythons      the unit tests on each supported Python that is installed
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
-# make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
-# make faults       a full disk, lost power, a wrong clock and an unclean leader election
+# make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores; planted defects
+# make faults       brokers that fail, a full disk, lost power, a wrong clock and an unclean leader election
 # make kills        the job killed at each commit step, with its checkpoint and without
 # make chaos        the job, gateways and brokers killed and paused in turn under a load, for CHAOS_MINUTES (30)
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
@@ -104,13 +104,15 @@ pythons: $(STAMPS)/dev
 
 # Exits 1 when a promise was broken, and prints what happened.
 .PHONY: simulate
-simulate: setup
+simulate: setup-dev
 	$(PY) -m tests.simulation.simulate --seeds 0:2000 --hours 1
+	$(PY) -m pytest tests/unit/simulation --numprocesses=2 -m long
 
 .PHONY: faults
 faults: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools
-	$(PY) -m pytest tests/integration/test_full_disk.py tests/integration/test_power_loss.py \
-		tests/integration/test_unclean_election.py tests/integration/test_wrong_clock.py -m long
+	$(PY) -m pytest tests/integration/test_broker_failures.py tests/integration/test_full_disk.py \
+		tests/integration/test_power_loss.py tests/integration/test_unclean_election.py \
+		tests/integration/test_wrong_clock.py -m long
 
 .PHONY: kills
 kills: setup-dev $(STAMPS)/spark.jsa
@@ -121,8 +123,10 @@ chaos: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools
 	$(PY) -m pytest tests/integration/test_chaos.py -m long --capture=no
 
 .PHONY: clients
-clients: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+streams+broker-3.9+broker-3.7+broker-2.8
-	$(PY) -m pytest tests/integration/test_gateway_any_client.py -m long
+clients: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+streams+broker-4.4+broker-3.9+broker-3.7+broker-2.8
+	$(PY) -m pytest $(wildcard tests/integration/test_client_*.py tests/integration/test_gateway_*.py) \
+		tests/integration/test_commands_as_kafkas.py tests/integration/test_share_group_admin.py \
+		tests/integration/test_share_groups_command.py tests/integration/test_one_kind_of_group.py -m long
 
 # As many runs as RUNS says. What fails is printed with what runs it again.
 RUNS ?= 50

@@ -40,6 +40,24 @@ _ORDER = (
     "integration",
     "benchmarks",
 )
+#: The longest files of tests/integration, and their ranks.
+_LONGEST = {
+    name: rank
+    for rank, name in enumerate(
+        (
+            "test_restart",
+            "test_client_consumer",
+            "test_share_consumer",
+            "test_broker_failures",
+            "test_cells",
+            "test_kills",
+            "test_gateway_bad_input",
+            "test_fencing",
+            "test_client_faults",
+            "test_gateway_newer_broker",
+        )
+    )
+}
 
 # The same examples in every run, however busy the machine is; `make properties` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -66,13 +84,20 @@ def no_late_outage_line(caplog: pytest.LogCaptureFixture) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test with its tier, so that `-m "unit or spark"` and the like work.
 
-    In several processes the longest files come first, so that none of them is left to one process at the end.
+    A test that a file imports from another one is marked as `long`: it repeats that test on other brokers.
+    In several processes, the longest files come first, so that none of them is left to one process at the end.
     """
     for item in items:
         if (tier := _tier(item)) in TIERS:
             item.add_marker(tier)
+        if (
+            tier == "integration"
+            and isinstance(item, pytest.Function)
+            and item.function.__module__ != item.module.__name__
+        ):
+            item.add_marker("long")
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, -_ORDER.index(_tier(item))))
+        items.sort(key=lambda item: (-_ORDER.index(_tier(item)), _LONGEST.get(item.path.stem, len(_LONGEST))))
 
 
 @pytest.hookimpl(tryfirst=True)

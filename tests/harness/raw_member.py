@@ -32,7 +32,7 @@ from sharegroup.protocol.rows.share_partition_responses import AcknowledgeRespon
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: The time limit of a response; a job may have to start first, on a busy machine.
-RESPONSE_DEADLINE_S = 240.0
+RESPONSE_DEADLINE_S = 600.0
 #: The default time for which a fetch waits for its first record.
 MAX_WAIT_MS = 600_000
 #: The maximum delay until new partitions of the response topic are detected.

@@ -17,7 +17,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 from tests.integration.served import Served
 from tests.python_client_page import page_programs
 
-PATIENCE_S = 120
+PATIENCE_S = 600
 EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 
 Key = tuple[int, int]  # partition, offset

@@ -20,7 +20,7 @@ from tests.integration.waiting import wait_until
 _ROOT = Path(__file__).parents[2]
 _GO_SOURCE = Path(__file__).with_name("franz_go")
 _GO_BUILD_S = 600
-PATIENCE_S = 240
+PATIENCE_S = 600
 #: The release that has all protocols.
 NEWEST = "4.3"
 

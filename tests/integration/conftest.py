@@ -78,10 +78,20 @@ def newer_kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
 _BROKERS = {"kafka": "kafka_with_share_groups", "kafka-4.4": "newer_kafka_with_share_groups"}
 
 
-@pytest.fixture(params=["gateway", *(pytest.param(name, marks=pytest.mark.thorough) for name in _BROKERS)])
+_SERVERS = (
+    "gateway",
+    pytest.param("kafka", marks=pytest.mark.thorough),
+    pytest.param("kafka-4.4", marks=(pytest.mark.thorough, pytest.mark.long)),
+)
+
+
+@pytest.fixture(params=_SERVERS)
 def served(request: pytest.FixtureRequest) -> Served:
-    """Our gateway, and Kafka's own share groups in two releases. `make test` runs each test against the gateway,
-    `make test-all` against Kafka."""
+    """Our gateway, and Kafka's own share groups in two releases.
+
+    `make test` runs each test against the gateway, `make test-all` against Kafka, and `make clients` against the newer
+    release of Kafka.
+    """
     from tests.integration.served import Served
 
     if request.param in _BROKERS:

@@ -19,7 +19,7 @@ from sharegroup.testing.delivery_audit import Progress, audit, progress
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
-PATIENCE_S = 120
+PATIENCE_S = 600
 POLL_S = 0.2
 #: librdkafka's fatal errors alone: a preview warning comes with each consumer, and gateways are killed here.
 LOG_LEVEL = 1

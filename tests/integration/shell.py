@@ -18,7 +18,7 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from typing import Self
 
-PATIENCE_S = 300
+PATIENCE_S = 600
 
 
 def shell_blocks(page: str, section: str) -> list[str]:

@@ -20,7 +20,7 @@ from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Key
 from tests.integration.waiting import wait_until
 
-PATIENCE_S = 400
+PATIENCE_S = 600
 _PAUSE_S = 0.1  # between the producer's records
 _CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 

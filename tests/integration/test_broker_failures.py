@@ -86,6 +86,7 @@ def test_a_paused_broker_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyL
         load.await_deliveries()
 
 
+@pytest.mark.long
 def test_all_brokers_are_restarted_one_after_the_other(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     with load.writing():
         for broker in cluster.brokers:  # one of them is the active controller
@@ -95,6 +96,7 @@ def test_all_brokers_are_restarted_one_after_the_other(cluster: EmbeddedKafkaClu
         load.await_deliveries()
 
 
+@pytest.mark.long
 def test_a_broker_is_replaced_by_an_empty_one(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     with load.writing():
         cluster.brokers[0].shut_down()
@@ -105,6 +107,7 @@ def test_a_broker_is_replaced_by_an_empty_one(cluster: EmbeddedKafkaCluster, loa
         load.await_deliveries()
 
 
+@pytest.mark.long
 def test_a_broker_whose_disk_is_full_ends_and_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     """No file of its process may grow, so each write fails, as on a full disk."""
     with load.writing():
@@ -117,6 +120,7 @@ def test_a_broker_whose_disk_is_full_ends_and_comes_back(cluster: EmbeddedKafkaC
         load.await_deliveries()
 
 
+@pytest.mark.long
 def test_min_insync_replicas_is_not_met_for_a_while(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     with load.writing():
         with min_insync_replicas(cluster, BROKERS):
@@ -127,6 +131,7 @@ def test_min_insync_replicas_is_not_met_for_a_while(cluster: EmbeddedKafkaCluste
         await_in_sync(cluster)
 
 
+@pytest.mark.long
 def test_two_of_three_brokers_are_away_for_a_while(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     """Too few replicas for appends, and too few controllers for new leaders."""
     with load.writing():

@@ -12,7 +12,7 @@ from sharegroup.client import ShareConsumer
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 
-PARTITIONS, RECORDS, PATIENCE_S = 6, 300, 240
+PARTITIONS, RECORDS, PATIENCE_S = 6, 300, 600
 
 pytestmark = pytest.mark.thorough
 

@@ -66,7 +66,7 @@ AT_LAST = [
     ["share-groups --delete --group {group} --group no-{group}"],
 ]
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 
 class Run(NamedTuple):

@@ -52,7 +52,7 @@ ACL: list[dict[str, object]] = [
         "operations": ["Write"],
     },
 ]
-JAVA_TIMEOUT_S = 120
+JAVA_TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 LOCK, CONSUMER_SESSION = "share.record.lock.duration.ms", "consumer.session.timeout.ms"
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
-TOOL_TIMEOUT_S = 120
+TOOL_TIMEOUT_S = 600
 
 
 class Said(NamedTuple):

@@ -36,7 +36,7 @@ from tests.unit.gateway.wire_bytes import framed
 
 pytestmark = pytest.mark.thorough
 
-FRAMES, FRAMES_OF_AN_EXAMPLE = 100_000, 4_000
+FRAMES_OF_AN_EXAMPLE = 4_000
 CLIENTS = 200
 #: What the whole of them may add to the gateway's memory after the first example.
 MAX_GROWTH_BYTES = 64 * 1_048_576
@@ -67,15 +67,16 @@ def client(loop: EventLoop, gateway: GatewayProcess) -> Iterator[Client]:
 # -- fuzz --------------------------------------------------------------------------------------------------------------
 
 
-def test_fuzz(gateway: GatewayProcess, client: Client, loop: EventLoop) -> None:
-    """100,000 frames: valid ones of every API of the gateway's own, mutated, and random ones."""
+@pytest.mark.parametrize("number_of_frames", [12_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_fuzz(gateway: GatewayProcess, client: Client, loop: EventLoop, number_of_frames: int) -> None:
+    """Valid frames of each API that the gateway answers itself, mutated ones, and random ones."""
     process = psutil.Process(gateway.pid)
     sizes: list[int] = []
     sent = 0
 
     @settings(
         derandomize=True,
-        max_examples=FRAMES // FRAMES_OF_AN_EXAMPLE,
+        max_examples=number_of_frames // FRAMES_OF_AN_EXAMPLE,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -99,7 +100,7 @@ def test_fuzz(gateway: GatewayProcess, client: Client, loop: EventLoop) -> None:
         sent += CLIENTS * each
 
     frames()
-    assert sent >= FRAMES
+    assert sent >= number_of_frames
     assert sizes[-1] - sizes[0] < MAX_GROWTH_BYTES
     assert process.memory_info().rss < 300 * 1_048_576
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 def run(*command: str) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
-ROUNDS, GROUPS_OF_A_ROUND = 5, 10
+ROUNDS, GROUPS_OF_A_ROUND = 2, 10
 RECORDS = 50
 
 
@@ -49,7 +49,7 @@ RECORDS = 50
 def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_so(
     gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]
 ) -> None:
-    """Fifty groups that nobody has heard of: their members are there, and join as soon as the config is answered."""
+    """Twenty new groups, whose members join as soon as the config has been answered."""
     topic, admin = new_topic(1, 10), AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
 

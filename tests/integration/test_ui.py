@@ -19,7 +19,7 @@ from tests.harness.share_group_job import ShareGroupJobRun
 if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 
 
 @pytest.fixture

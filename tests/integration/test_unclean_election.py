@@ -23,7 +23,7 @@ from tests.integration.waiting import wait_until
 pytestmark = pytest.mark.long
 
 CUT, OTHER = "cut", "other"
-PATIENCE_S = 240
+PATIENCE_S = 600
 JOB_TOPICS = ("__share_group_requests", "__share_partition_requests", "__share_group_responses")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 _POLL_S = 0.05
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 600) -> None:
     """Return once `condition` holds; AssertionError with `what` was waited for when that takes too long."""
     end = time.monotonic() + deadline_s
     while not condition():

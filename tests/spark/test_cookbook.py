@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from chispa import assert_df_equality
 from deltalake import DeltaTable
 
 from sharegroup.spark.views import LOG_END_OFFSETS, create_views, in_flight_sql, share_group_offsets_sql
@@ -38,9 +38,9 @@ def documented(heading: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tables of ninety minutes."""
+    """The tables of 35 minutes, in which each query finds a row."""
     path = str(tmp_path_factory.mktemp("cookbook") / "tables")
-    write_sample_history(path, minutes=90)
+    write_sample_history(path, minutes=35)
     state = DeltaTable(table_path(path, SHARE_GROUP_STATE))
     state.load_as_version(state.version() // 2)
     StateBaseUpkeep(path).run(state, Upkeep(timedelta(hours=24), 1_000))
@@ -80,15 +80,14 @@ def test_a_view_over_the_base_equals_one_over_all_records(
     cookbook: SparkSession, tables_path: str, view: str, whole: Callable[[], str]
 ) -> None:
     assert cookbook.table("share_group_state_base").count() == 2
-    assert_df_equality(
-        cookbook.table(view), cookbook.sql(whole()), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
-    )
+    assert cookbook.table(view).dtypes == cookbook.sql(whole()).dtypes
+    expected = Counter(cookbook.sql(whole()).collect())
+    assert expected
+    assert Counter(cookbook.table(view).collect()) == expected
     state = DeltaTable(table_path(tables_path, SHARE_GROUP_STATE))
     newer = StateBaseUpkeep(tables_path, None, 1).run(state, Upkeep(timedelta(hours=24), 1_000))
     assert newer.version() > 0, "a view goes on with a newer base than it was made with"
-    assert_df_equality(
-        cookbook.table(view), cookbook.sql(whole()), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
-    )
+    assert Counter(cookbook.table(view).collect()) == expected
 
 
 def test_a_view_equals_its_sql_function(cookbook: SparkSession, tables_path: str) -> None:

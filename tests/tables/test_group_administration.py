@@ -106,7 +106,7 @@ def test_an_altered_offset_and_its_lag_are_known_before_the_reset(tmp_path: Path
     assert read_share_group_offsets(str(tmp_path), GROUP)[0] == ("orders", "id-orders", 0, 7, 1, 0, 5)
 
 
-@pytest.mark.parametrize("dies_after", range(-1, 3))
+@pytest.mark.parametrize("dies_after", [-1, 1, *(pytest.param(step, marks=pytest.mark.thorough) for step in (0, 2))])
 @pytest.mark.parametrize("delete", [DELETE_OFFSETS, DELETE_GROUP], ids=lambda request: request.type)
 def test_deleted_states_start_again(
     tmp_path: Path, delete: DeleteOffsetsRequest | DeleteGroupRequest, dies_after: int

@@ -18,7 +18,7 @@ from sharegroup.testing.samples.sample_history import GROUP_ID, write_sample_his
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("tables"))
-    write_sample_history(path)
+    write_sample_history(path, minutes=6)
     return path
 
 

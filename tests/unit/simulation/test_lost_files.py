@@ -13,7 +13,7 @@ from tests.simulation.job import job_adapter
 from tests.simulation.job.simulated_tables import SimulatedTables, SlowTable
 from tests.simulation.run import run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

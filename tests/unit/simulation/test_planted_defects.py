@@ -230,17 +230,20 @@ def test_a_planted_defect_of_static_members_at_gateways_is_found(
 _SEEDS_OF_REPEATED = range(10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["requests_trimmed", "snapshot_rules"])
 def test_a_planted_defect_of_repeated_batches_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     repeated_batches_are_not_compared(monkeypatch)
     assert any(run(seed, 1.0, (fault,)).violations for seed in _SEEDS_OF_REPEATED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["requests_trimmed", "snapshot_rules"])
 def test_repeated_batches_without_a_defect_are_clean(fault: str) -> None:
     assert [run(seed, 1.0, (fault,)).violations for seed in range(3)] == [()] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_planted", [True, False])
 def test_a_planted_defect_of_shards_is_found(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if is_planted:

@@ -28,7 +28,7 @@ from tests.simulation.wire.wire_member import GOOD
 from tests.simulation.world import RESERVATIONS
 from tests.unit.simulation.stage import TOPIC, Stage
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 FOREVER_MS = 2**60
 

@@ -18,7 +18,7 @@ from sharegroup.kafka_clients.connections.silent_brokers import SilentBrokers
 from tests.simulation.brokers import broker_faults
 from tests.simulation.run import run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -455,7 +455,10 @@ def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> No
     assert run.given_back == 0
 
 
-@pytest.mark.parametrize("rate", [0.005, 0.01, 0.03])  # 200, 100 and 33 ms a record
+@pytest.mark.parametrize(
+    "rate",  # 200, 100 and 33 ms a record
+    [pytest.param(0.005, marks=pytest.mark.thorough), pytest.param(0.01, marks=pytest.mark.thorough), 0.03],
+)
 def test_slow_client_is_sent_what_it_finishes_within_its_locks(rate: float) -> None:
     run = Run(rate=rate).run(300_000)
     assert run.worked_ms[0] == FIRST / rate < LOCK_MS
