@@ -46,15 +46,15 @@ _LONGEST = {
     for rank, name in enumerate(
         (
             "test_restart",
-            "test_client_consumer",
             "test_share_consumer",
-            "test_broker_failures",
-            "test_cells",
             "test_kills",
-            "test_gateway_bad_input",
+            "test_client_consumer",
+            "test_object_store",
             "test_fencing",
-            "test_client_faults",
-            "test_gateway_newer_broker",
+            "test_broker_failures",
+            "test_operating",
+            "test_cluster",
+            "test_gateway_acting_clients",
         )
     )
 }

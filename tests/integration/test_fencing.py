@@ -49,6 +49,7 @@ class Jobs:
         )
 
 
+@pytest.mark.long
 def test_of_two_jobs_that_start_at_once_one_runs_and_one_is_fenced(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     jobs = Jobs(kafka.bootstrap_servers, tmp_path, "at-once-")
     with jobs.another("one") as one, jobs.another("other") as other, jobs.another("third") as third:
