@@ -95,7 +95,7 @@ test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-
 
 .PHONY: unit
 unit: $(STAMPS)/dev
-	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick -m "not thorough"
+	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick -m "not thorough and not long"
 
 # Pythons beside the one of .venv, each with an environment of its own.
 .PHONY: pythons
@@ -136,7 +136,7 @@ properties: $(STAMPS)/dev
 	@for run in $$(seq $(RUNS)); do \
 		echo "properties: run $$run of $(RUNS)"; \
 		$(PY) -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=fresh \
-			-m "not thorough" --randomly-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || exit 1; \
+			-m "not thorough and not long" --randomly-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || exit 1; \
 	done
 
 .PHONY: bench

@@ -24,5 +24,5 @@ for version in 3.11 3.12 3.13; do
     echo "pythons: the unit tests on Python $version"
     VENV=.venv-$version scripts/quietly.sh scripts/install.sh dev "$python"
     ".venv-$version/bin/python" -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=quick \
-        -m "not thorough"
+        -m "not thorough and not long"
 done

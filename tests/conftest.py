@@ -40,24 +40,19 @@ _ORDER = (
     "integration",
     "benchmarks",
 )
-#: The longest files of tests/integration, and their ranks.
-_LONGEST = {
-    name: rank
-    for rank, name in enumerate(
-        (
-            "test_restart",
-            "test_share_consumer",
-            "test_kills",
-            "test_client_consumer",
-            "test_object_store",
-            "test_fencing",
-            "test_broker_failures",
-            "test_operating",
-            "test_cluster",
-            "test_gateway_acting_clients",
-        )
-    )
-}
+#: The longest files of tests/integration.
+_LONGEST = (
+    "test_restart",
+    "test_share_consumer",
+    "test_kills",
+    "test_client_consumer",
+    "test_object_store",
+    "test_fencing",
+    "test_broker_failures",
+    "test_operating",
+    "test_cluster",
+    "test_gateway_acting_clients",
+)
 
 # The same examples in every run, however busy the machine is; `make properties` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -97,7 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ):
             item.add_marker("long")
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: (-_ORDER.index(_tier(item)), _LONGEST.get(item.path.stem, len(_LONGEST))))
+        items.sort(key=lambda item: (-_ORDER.index(_tier(item)), item.path.stem not in _LONGEST))
 
 
 @pytest.hookimpl(tryfirst=True)

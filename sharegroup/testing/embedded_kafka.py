@@ -345,7 +345,7 @@ class EmbeddedKafka:
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
             "share.coordinator.state.topic.num.partitions": "1",
-            # The default of 500 ms costs an idle broker most of its CPU time.
+            # The default of 500 ms costs an idle broker a third of its CPU time.
             "metadata.max.idle.interval.ms": "10000",
             # Tests expect no delays.
             "auto.create.topics.enable": "false",

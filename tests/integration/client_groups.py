@@ -15,9 +15,9 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
 from tests.integration.served import Served
+from tests.integration.waiting import PATIENCE_S
 from tests.python_client_page import page_programs
 
-PATIENCE_S = 600
 EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 
 Key = tuple[int, int]  # partition, offset

@@ -15,12 +15,11 @@ import psutil
 import pytest
 
 from tests.integration.java_tool import tool_command
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 _ROOT = Path(__file__).parents[2]
 _GO_SOURCE = Path(__file__).with_name("franz_go")
 _GO_BUILD_S = 600
-PATIENCE_S = 600
 #: The release that has all protocols.
 NEWEST = "4.3"
 

@@ -81,7 +81,7 @@ _BROKERS = {"kafka": "kafka_with_share_groups", "kafka-4.4": "newer_kafka_with_s
 _SERVERS = (
     "gateway",
     pytest.param("kafka", marks=pytest.mark.thorough),
-    pytest.param("kafka-4.4", marks=(pytest.mark.thorough, pytest.mark.long)),
+    pytest.param("kafka-4.4", marks=pytest.mark.long),
 )
 
 

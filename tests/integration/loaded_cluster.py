@@ -14,8 +14,8 @@ from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.share_group_job import ShareGroupJobRun
-from tests.integration.steady_load import PATIENCE_S, SteadyLoad
-from tests.integration.waiting import wait_until
+from tests.integration.steady_load import SteadyLoad
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

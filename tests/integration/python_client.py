@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-POLL_S, PATIENCE_S = 1.0, 600
+from tests.integration.waiting import PATIENCE_S
+
+POLL_S = 1.0
 
 
 def main(library: str, what: str, bootstrap_servers: str, topic: str, group: str = "", count: str = "0") -> None:

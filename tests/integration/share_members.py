@@ -17,9 +17,8 @@ from kafka import KafkaConsumer, TopicPartition
 from sharegroup.storage import read_group
 from sharegroup.testing.delivery_audit import Progress, audit, progress
 from tests.harness.share_group_job import ShareGroupJobRun
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 600
 POLL_S = 0.2
 #: librdkafka's fatal errors alone: a preview warning comes with each consumer, and gateways are killed here.
 LOG_LEVEL = 1

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tests.harness.submitted_job import ROOT
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from typing import Self
-
-PATIENCE_S = 600
 
 
 def shell_blocks(page: str, section: str) -> list[str]:

@@ -18,9 +18,8 @@ from sharegroup.testing.logged_process import LoggedProcess
 from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Key
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 600
 _PAUSE_S = 0.1  # between the producer's records
 _CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 

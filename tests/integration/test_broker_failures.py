@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.integration.loaded_cluster import BROKERS, LoadedCluster, await_in_sync, loaded_cluster
-from tests.integration.steady_load import PATIENCE_S
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

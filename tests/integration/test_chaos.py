@@ -20,8 +20,7 @@ from tests.benchmarks.process_tree import ProcessTree
 from tests.harness.share_group_job import QUERY_FAILED
 from tests.integration.loaded_cluster import LoadedCluster, await_in_sync, loaded_cluster
 from tests.integration.metric_scrapes import Scrape
-from tests.integration.steady_load import PATIENCE_S
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

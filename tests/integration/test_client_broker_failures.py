@@ -11,8 +11,9 @@ from kafka import KafkaProducer
 from sharegroup.client import ShareConsumer
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.integration.waiting import PATIENCE_S
 
-PARTITIONS, RECORDS, PATIENCE_S = 6, 300, 600
+PARTITIONS, RECORDS = 6, 300
 
 pytestmark = pytest.mark.thorough
 

@@ -29,7 +29,7 @@ from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.java_tool import tool_command
 from tests.integration.lone_gateway import check_end, lone_gateway
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 from tests.self_signed import make_pems
 
 ORDERS, CARDS, ELSEWHERE, ROWS = "acl-orders", "acl-orders-cards", "acl-elsewhere", "acl-rows-of-the-job"
@@ -52,7 +52,6 @@ ACL: list[dict[str, object]] = [
         "operations": ["Write"],
     },
 ]
-JAVA_TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,7 @@ def java_login(gateway: GatewayProcess, user: str, directory: Path) -> tuple[str
 def java(tool: str, *arguments: str, stdin: str = "") -> str:
     """What one of Kafka's tools says."""
     run = subprocess.run(
-        tool_command(tool, arguments), capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, input=stdin, check=False
+        tool_command(tool, arguments), capture_output=True, text=True, timeout=PATIENCE_S, input=stdin, check=False
     )
     return run.stdout + run.stderr
 

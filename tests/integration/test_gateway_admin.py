@@ -46,7 +46,7 @@ from sharegroup.protocol.messages import (
 from sharegroup.storage import read_group, read_group_configs, read_groups, read_share_group_offsets
 from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Group
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,6 @@ CONFIGS = "kafka.admin.ConfigCommand"
 LOCK, CONSUMER_SESSION = "share.record.lock.duration.ms", "consumer.session.timeout.ms"
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
-TOOL_TIMEOUT_S = 600
 
 
 class Said(NamedTuple):
@@ -109,7 +108,7 @@ class Tools:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=TOOL_TIMEOUT_S,
+            timeout=PATIENCE_S,
         )
         return Said(done.stdout, done.returncode)
 

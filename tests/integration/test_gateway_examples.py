@@ -15,7 +15,7 @@ from sharegroup.testing.delivery_audit import progress
 from sharegroup.testing.logged_process import LoggedProcess
 from tests.harness.submitted_job import ROOT
 from tests.integration.share_members import Group
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
-TIMEOUT_S = 600
 
 
 def run(*command: str) -> str:
     """Run a program to its end and return its standard output."""
     ended = subprocess.run(
-        command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
@@ -85,8 +84,8 @@ def test_handler_loop(gateway: GatewayProcess, group: Group, producer: KafkaProd
     command = [sys.executable, str(EXAMPLES / "handler_loop.py"), gateway.bootstrap_servers, group.id, group.topic]
     log_path = tmp_path / "handler_loop.log"
     with LoggedProcess("the handler loop", command, log_path, environment=ENVIRONMENT) as program:
-        wait_until(lambda: len(numbers_in(log_path)) == 30, "the numbers are handled", TIMEOUT_S)
-        wait_until(lambda: log_path.read_text().count(" was rejected: ") == 50, "the others are rejected", TIMEOUT_S)
+        wait_until(lambda: len(numbers_in(log_path)) == 30, "the numbers are handled", PATIENCE_S)
+        wait_until(lambda: log_path.read_text().count(" was rejected: ") == 50, "the others are rejected", PATIENCE_S)
         assert program.terminate() == 0, program.log_tail()
     assert group.await_finished().outcomes == {"accepted": 30, "rejected": 50}
 
@@ -119,8 +118,8 @@ def test_spark_member(share_group_job: ShareGroupJobRun, group: Group, tmp_path:
     command = [sys.executable, str(EXAMPLES / "spark_member.py"), *arguments]
     log_path = tmp_path / "member.log"
     with LoggedProcess("the member", command, log_path, environment=ENVIRONMENT, working_directory=tmp_path) as member:
-        member.await_log("is running", timeout_s=TIMEOUT_S)
-        wait_until(lambda: progress(tables, group.id).finished == 50, "all is finished", TIMEOUT_S)
+        member.await_log("is running", timeout_s=PATIENCE_S)
+        wait_until(lambda: progress(tables, group.id).finished == 50, "all is finished", PATIENCE_S)
         assert member.terminate() == 0
     assert group.await_finished().outcomes == {"accepted": 50}
 

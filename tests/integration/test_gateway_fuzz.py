@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 ALICE, MALLORY = "alice", "mallory"
-ROUNDS, CLIENTS, FRAMES_OF_A_CLIENT = 5, 40, 25
+ROUNDS, CLIENTS, FRAMES_OF_A_CLIENT = 10, 40, 25
 #: Of the gateway's memory, whatever comes.
 MAX_BYTES = 400 * 1_048_576
 #: Of the group kind that is used here, in ms.

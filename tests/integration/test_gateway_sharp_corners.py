@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
-ROUNDS, GROUPS_OF_A_ROUND = 2, 10
+GROUPS_OF_A_ROUND = 10
 RECORDS = 50
 
 
@@ -46,10 +46,11 @@ RECORDS = 50
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("rounds", [2, pytest.param(5, marks=pytest.mark.long)])
 def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_so(
-    gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]
+    gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str], rounds: int
 ) -> None:
-    """Twenty new groups, whose members join as soon as the config has been answered."""
+    """Rounds of ten new groups, whose members join as soon as the config has been answered."""
     topic, admin = new_topic(1, 10), AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
 
@@ -69,7 +70,7 @@ def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_s
             poll_in_turns(members, lambda: all(member.deliveries.keys() == keys(1, 10) for member in members))
             assert all(once(member) for member in members)
 
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         round_of_groups()
 
 

@@ -12,8 +12,8 @@ from sharegroup.storage import read_group_configs
 from sharegroup.testing.delivery_audit import progress
 from tests.harness.submitted_job import ROOT
 from tests.integration.ports import named_ports
-from tests.integration.shell import PATIENCE_S, Shell, link_checkout, shell_blocks
-from tests.integration.waiting import wait_until
+from tests.integration.shell import Shell, link_checkout, shell_blocks
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.thorough
 

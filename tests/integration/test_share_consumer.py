@@ -33,10 +33,9 @@ from sharegroup.types import Cause
 from tests.harness.raw_member import RawMember
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.harness.submitted_job import SubmittedJob
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 from tests.integration.whole_log import whole_delivery_log
 
-PATIENCE_S = 600
 Key = tuple[int, int]  # partition, offset
 
 

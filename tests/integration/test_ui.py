@@ -15,11 +15,10 @@ import pytest
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from tests.harness.share_group_job import ShareGroupJobRun
+from tests.integration.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
-
-TIMEOUT_S = 600.0
 
 
 @pytest.fixture
@@ -29,10 +28,10 @@ def page(share_group_job: ShareGroupJobRun) -> Iterator[httpx2.Client]:
     assert process.stdout is not None
     try:
         said = process.stdout.readline()
-        with httpx2.Client(base_url=said.removeprefix("ui: ").strip(), timeout=TIMEOUT_S) as client:
+        with httpx2.Client(base_url=said.removeprefix("ui: ").strip(), timeout=PATIENCE_S) as client:
             yield client
         process.terminate()
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()
@@ -41,7 +40,7 @@ def page(share_group_job: ShareGroupJobRun) -> Iterator[httpx2.Client]:
 
 def _shown(page: httpx2.Client, path: str, params: dict[str, str], text: str) -> str:
     """The page once it shows a text: it does with its next look."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while text not in (found := page.get(path, params=params).text):
         assert time.monotonic() < deadline, f"{path} does not show {text}: {found}"
         time.sleep(0.5)

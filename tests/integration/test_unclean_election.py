@@ -18,12 +18,11 @@ from sharegroup.types import AcknowledgeType, AcquiredRange, Cause
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.raw_member import RawMember
 from tests.harness.share_group_job import ShareGroupJobRun
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.long
 
 CUT, OTHER = "cut", "other"
-PATIENCE_S = 600
 JOB_TOPICS = ("__share_group_requests", "__share_partition_requests", "__share_group_responses")
 
 
