@@ -89,7 +89,7 @@ test: setup-dev $(STAMPS)/jars-tools
 		-m "not thorough and not long"
 
 .PHONY: test-all
-test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-tools+broker-4.4+broker-3.9+s3+s3-server
+test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-tools+s3+s3-server
 	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
 	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
 
@@ -110,13 +110,14 @@ simulate: setup-dev
 
 .PHONY: faults
 faults: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools
-	$(PY) -m pytest tests/integration/test_broker_failures.py tests/integration/test_full_disk.py \
-		tests/integration/test_power_loss.py tests/integration/test_unclean_election.py \
-		tests/integration/test_wrong_clock.py -m long
+	$(PY) -m pytest tests/integration/test_broker_failures.py tests/integration/test_embedded_kafka_cluster.py \
+		tests/integration/test_full_disk.py tests/integration/test_power_loss.py \
+		tests/integration/test_unclean_election.py tests/integration/test_wrong_clock.py -m long
 
 .PHONY: kills
 kills: setup-dev $(STAMPS)/spark.jsa
-	$(PY) -m pytest tests/integration/test_fencing.py tests/integration/test_kills.py \
+	$(PY) -m pytest tests/integration/test_cluster.py tests/integration/test_fencing.py \
+		tests/integration/test_group_admin.py tests/integration/test_kills.py tests/integration/test_restart.py \
 		tests/integration/test_share_consumer.py -m long
 
 .PHONY: chaos

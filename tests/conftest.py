@@ -43,15 +43,18 @@ _ORDER = (
 #: The longest files of tests/integration.
 _LONGEST = (
     "test_restart",
-    "test_share_consumer",
     "test_kills",
+    "test_share_consumer",
     "test_client_consumer",
     "test_object_store",
-    "test_fencing",
     "test_broker_failures",
     "test_operating",
-    "test_cluster",
+    "test_tutorial",
+    "test_cells",
+    "test_gateway_sharp_corners",
     "test_gateway_acting_clients",
+    "test_gateway_examples",
+    "test_job_topics_growth",
 )
 
 # The same examples in every run, however busy the machine is; `make properties` looks for others.

@@ -76,6 +76,7 @@ def test_a_killed_broker_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyL
         load.await_deliveries()
 
 
+@pytest.mark.long
 def test_a_paused_broker_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
     with load.writing():
         cluster.brokers[2].pause()

@@ -15,7 +15,7 @@ from tests.integration.waiting import PATIENCE_S
 
 PARTITIONS, RECORDS = 6, 300
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def life_of(log: Path) -> Life:
     return Life(handled, set(map(int, re.findall(r"^acknowledged (\d+)$", text, re.MULTILINE))))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_killed_members_lose_nothing_and_their_attempts_count(
     seed: int, new_client_group: NewGroup, admin: ShareGroupAdmin, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 
 def test_killed_in_a_batch_on_a_cluster_the_job_comes_back_and_goes_on(

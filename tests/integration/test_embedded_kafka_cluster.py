@@ -12,7 +12,7 @@ from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 TOPIC = "orders"
 

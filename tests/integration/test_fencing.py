@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 EXIT_STALE, EXIT_FENCED = 1, 3
 #: Two jobs that start at once share the machine with each other.
@@ -49,7 +49,6 @@ class Jobs:
         )
 
 
-@pytest.mark.long
 def test_of_two_jobs_that_start_at_once_one_runs_and_one_is_fenced(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     jobs = Jobs(kafka.bootstrap_servers, tmp_path, "at-once-")
     with jobs.another("one") as one, jobs.another("other") as other, jobs.another("third") as third:

@@ -187,6 +187,7 @@ def test_a_member_outlives_its_tokens(
         assert once(member)
 
 
+@pytest.mark.long
 def test_java(
     gateway: GatewayProcess, broker: SecuredBroker, secrets: Secrets, job: ShareGroupJobRun, topic: str
 ) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 ALICE, MALLORY = "alice", "mallory"
 ROUNDS, CLIENTS, FRAMES_OF_A_CLIENT = 10, 40, 25

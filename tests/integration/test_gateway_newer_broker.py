@@ -33,7 +33,7 @@ from tests.integration.test_one_kind_of_group import (  # noqa: F401 - collected
     test_no_share_group_has_the_name_of_a_consumer_group,
 )
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

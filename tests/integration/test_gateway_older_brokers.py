@@ -37,7 +37,7 @@ from tests.integration.test_gateway_tools import (  # noqa: F401 - collected her
 )
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 PARTITIONS, RECORDS = 4, 50
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.harness.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 R = TypeVar("R", AlterOffsetsResponse, DeleteOffsetsResponse, DeleteGroupResponse, AlterConfigsResponse)
 

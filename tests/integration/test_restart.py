@@ -91,7 +91,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         assert " ERROR sharegroup" not in job.log
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_sigterm_under_load_ends_the_job_between_batches(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
         assert max(state["start_offset"].to_pylist()) == 10
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_an_older_checkpoint_of_the_same_query_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """As restored from a backup; the tables have batches that it does not know."""
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="older-", master="local[1]") as job:

@@ -504,7 +504,7 @@ spark.stop()
 
 
 @pytest.mark.parametrize("is_still_member", [True, pytest.param(False, marks=pytest.mark.long)])
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_batch_that_was_killed_after_its_append_is_there_once(
     kafka: EmbeddedKafka,
     job: ShareGroupJobRun,

@@ -1,7 +1,8 @@
-"""The workflows are valid and run what .ci/run runs, and the pre-commit hooks run the tools of this environment."""
+"""The workflows are valid, the hooks run the tools of this environment, and a target runs each long test."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+#: A file has long tests if it marks one, imports tests of another file, or runs its tests at each kind of server.
+LONG = re.compile(r"mark\.long|^from tests\.integration\.test_|(served: Served|new_client_group: )", re.MULTILINE)
 SCRIPTS = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
@@ -30,7 +34,7 @@ def test_ci_runs_the_script_that_every_ci_runs() -> None:
 
 
 def test_the_hooks_are_the_commands_of_make_lint() -> None:
-    recipe = (ROOT / "Makefile").read_text().partition("\nlint:")[2].partition("\n\n")[0]
+    recipe = MAKEFILE.partition("\nlint:")[2].partition("\n\n")[0]
     linters = [line.removeprefix("\t$(VENV)/bin/") for line in recipe.splitlines() if line.startswith("\t")]
     hooks = [hook["entry"].removeprefix(".venv/bin/").replace(" --force-exclude", "") for hook in HOOKS]
     assert hooks == [linter.replace(" --no-cache", "") for linter in linters]
@@ -39,3 +43,14 @@ def test_the_hooks_are_the_commands_of_make_lint() -> None:
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
 def test_the_tool_of_a_hook_is_installed(hook: dict[str, Any]) -> None:
     assert (SCRIPTS / Path(shlex.split(hook["entry"])[0]).name).is_file()
+
+
+def test_a_target_runs_each_file_with_long_tests() -> None:
+    commands = [line for line in MAKEFILE.replace("\\\n", " ").splitlines() if re.search(r"-m long\b", line)]
+    arguments = {word.rstrip(")") for line in commands for word in line.split() if word.startswith("tests/")}
+    run = {path for argument in arguments for path in ROOT.glob(argument)}
+    run |= {path for folder in run for path in folder.rglob("test_*.py")}
+    marked = {path for path in (ROOT / "tests" / "integration").glob("test_*.py") if LONG.search(path.read_text())}
+    marked |= {path for path in (ROOT / "tests" / "unit").rglob("test_*.py") if "mark.long" in path.read_text()}
+    assert sorted(str(path.relative_to(ROOT)) for path in marked - run) == []
+    assert len(marked) > 20

@@ -120,8 +120,8 @@ def test_shell_completion() -> None:
     ],
 )
 def test_a_refusal_is_a_line_and_exit_code_1(arguments: list[str], message: str) -> None:
-    done = sharegroup(*arguments, SHAREGROUP_BOOTSTRAP_SERVER="")
-    assert (done.returncode, done.stdout) == (1, "")
+    done = CliRunner().invoke(app, arguments, prog_name="sharegroup", env={"SHAREGROUP_BOOTSTRAP_SERVER": ""})
+    assert (done.exit_code, done.stdout) == (1, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -138,8 +138,9 @@ def test_settings_of_the_connection_that_are_wrong(tmp_path: Path, content: str 
     path = tmp_path / "client.properties"
     if content is not None:
         path.write_text("# a comment\n\nclient.id=admin\n" + content)
-    done = sharegroup("share-groups", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(path), "--list")
-    assert (done.returncode, done.stdout) == (1, "")
+    arguments = ["share-groups", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(path), "--list"]
+    done = CliRunner().invoke(app, arguments, prog_name="sharegroup")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert {"no-value\n": "has a line without name=value", None: "Cannot read"}.get(
         content, "Unknown property ssl.truststore.locatoin"
     ) in done.stderr

@@ -103,6 +103,7 @@ def test_the_cookbook_is_found() -> None:
     assert len(blocks("sql")) >= 9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("statement", blocks("sql"), ids=lambda statement: " ".join(statement.split())[:60])
 def test_a_cookbook_query_returns_rows(cookbook: SparkSession, statement: str) -> None:
     if "share_group_job" in statement:
@@ -118,6 +119,7 @@ def test_the_cookbooks_python_code_runs(cookbook: SparkSession, tables_path: str
             exec(compile(here, "docs/tables.md", "exec"), {"spark": cookbook})
 
 
+@pytest.mark.thorough
 def test_history_of_a_released_record_matches_the_page(cookbook: SparkSession) -> None:
     statement = next(statement for statement in blocks("sql") if "1055 BETWEEN" in statement)
     history = [(row["cause"], row["to_state"], row["delivery_count"]) for row in cookbook.sql(statement).collect()]

@@ -40,6 +40,7 @@ def test_spark_shows_the_documentation_of_every_column(spark: SparkSession, tmp_
         assert comments == {field.name: field.metadata[b"comment"].decode() for field in spec.schema}
 
 
+@pytest.mark.thorough
 def test_a_foreign_optimize_fences_the_leader(spark: SparkSession, tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     for batch_id in range(2):

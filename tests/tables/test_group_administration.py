@@ -27,6 +27,7 @@ from sharegroup.storage.reading.state_table import read_states
 from sharegroup.storage.rows import DeltaTables, Row
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
 from sharegroup.types import ConfigSource
+from tests.params import thorough
 from tests.tables.two_queries import AGAIN_ID, GROUP, TOPIC_ID, TwoQueries
 
 TOPICS = {"orders": TopicMetadata(TOPIC_ID, 2)}
@@ -86,7 +87,7 @@ def used(root: Path) -> TwoQueries:
     return job
 
 
-@pytest.mark.parametrize("dies_after", range(-1, 3))
+@pytest.mark.parametrize("dies_after", [0, *thorough(-1, 1, 2)])
 def test_a_group_continues_at_altered_offsets(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     run([lambda: job.groups(ALTER_OFFSETS), job.partitions, job.groups], job, dies_after)
@@ -106,7 +107,7 @@ def test_an_altered_offset_and_its_lag_are_known_before_the_reset(tmp_path: Path
     assert read_share_group_offsets(str(tmp_path), GROUP)[0] == ("orders", "id-orders", 0, 7, 1, 0, 5)
 
 
-@pytest.mark.parametrize("dies_after", [-1, 1, *(pytest.param(step, marks=pytest.mark.thorough) for step in (0, 2))])
+@pytest.mark.parametrize("dies_after", [1, *thorough(-1, 0, 2)])
 @pytest.mark.parametrize("delete", [DELETE_OFFSETS, DELETE_GROUP], ids=lambda request: request.type)
 def test_deleted_states_start_again(
     tmp_path: Path, delete: DeleteOffsetsRequest | DeleteGroupRequest, dies_after: int
@@ -123,7 +124,7 @@ def test_deleted_states_start_again(
     assert join(job) == [[[0, 9, 1]], [[0, 9, 1]]]  # by share.auto.offset.reset, and the first delivery
 
 
-@pytest.mark.parametrize("dies_after", range(-1, 3))
+@pytest.mark.parametrize("dies_after", [1, *thorough(-1, 0, 2)])
 def test_a_topic_subscribed_to_during_its_deletion_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     steps: Steps = [lambda: job.groups(DELETE_OFFSETS), lambda: job.groups(heartbeat(0)), job.partitions]
@@ -132,7 +133,7 @@ def test_a_topic_subscribed_to_during_its_deletion_starts_again(tmp_path: Path, 
     assert [response["acquired"] for response in job.partitions(fetch(0), fetch(1))] == [[[0, 9, 1]], [[0, 9, 1]]]
 
 
-@pytest.mark.parametrize("dies_after", range(-1, 4))
+@pytest.mark.parametrize("dies_after", [1, 2, *thorough(-1, 0, 3)])
 def test_a_recreated_topic_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)
@@ -154,7 +155,7 @@ def test_a_recreated_topic_starts_again(tmp_path: Path, dies_after: int) -> None
     assert {key.topic_id for key in read_states(DeltaTable(table_path(str(tmp_path), SHARE_GROUP_STATE)))} == {AGAIN_ID}
 
 
-@pytest.mark.parametrize("dies_after", range(-1, 2))
+@pytest.mark.parametrize("dies_after", [0, *thorough(-1, 1)])
 def test_a_config_is_in_force_in_both_queries(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     configs: dict[str, str | None] = {LOCK: "40000", "share.heartbeat.interval.ms": "7000"}

@@ -15,6 +15,7 @@ from sharegroup.storage import read_group_configs, read_groups, read_share_group
 from sharegroup.storage.reading.state_table import read_states
 from sharegroup.storage.rows import open_table
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from tests.params import thorough
 from tests.tables.job_tables import Died, RecordingProducer, start
 from tests.tables.test_group_administration import (
     DELETE_GROUP,
@@ -70,7 +71,7 @@ def states(root: Path, cell: str) -> dict[str, object]:
     return {f"{key.topic_id}-{key.partition}": state.state_batches for key, state in found.items()}
 
 
-@pytest.mark.parametrize("dies_after", [0, 2, *(pytest.param(step, marks=pytest.mark.thorough) for step in (1, 3, 4))])
+@pytest.mark.parametrize("dies_after", [0, 2, *thorough(1, 3, 4)])
 def test_a_move_that_dies_is_completed_and_no_job_starts_in_between(tmp_path: Path, dies_after: int) -> None:
     left(tmp_path)
     before, offsets = states(tmp_path, "a"), read_share_group_offsets(str(tmp_path / "a"), GROUP)
@@ -110,9 +111,7 @@ def test_there_and_back_and_there_again(tmp_path: Path) -> None:
     assert (states(tmp_path, "a"), states(tmp_path, "b")) == ({}, before)
 
 
-@pytest.mark.parametrize(
-    "dies_after", [2, *(pytest.param(step, marks=pytest.mark.thorough) for step in STEPS if step != 2)]
-)
+@pytest.mark.parametrize("dies_after", [2, *thorough(*(step for step in STEPS if step != 2))])
 def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> None:
     left(tmp_path)
     before = states(tmp_path, "a")

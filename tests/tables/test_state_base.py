@@ -104,10 +104,10 @@ def test_a_base_and_the_later_records_equal_all_records(appended: list[pa.Table]
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Iterator[Path]:
-    """Return a job's tables after 30 batches, with bases for some versions."""
+    """Return a job's tables after 12 batches, with bases for some versions."""
     steps, _ = start(tmp_path)
-    bases, state = StateBaseUpkeep(str(tmp_path), None, 5), DeltaVersions(str(tmp_path), SHARE_GROUP_STATE)
-    for batch_id in range(30):
+    bases, state = StateBaseUpkeep(str(tmp_path), None, 3), DeltaVersions(str(tmp_path), SHARE_GROUP_STATE)
+    for batch_id in range(12):
         steps.commit(batch(batch_id, offset=batch_id))
         state.refresh()
         bases.run(state.handle, UPKEEP)
@@ -132,20 +132,20 @@ def test_each_version_has_its_base(tables: Path) -> None:
         assert read_states(state, None, base) == read_states(state)
         assert read_states(state, ["g"], base) == read_states(state)
         assert read_states(state, ["another"], base) == {}
-    assert len(used) == 7, "none before the first batch, then one after each five records"
+    assert len(used) == 5, "none before the first batch, then one after each three records"
 
 
 def test_a_base_is_written_after_enough_new_records(tables: Path) -> None:
-    bases, state = StateBaseUpkeep(str(tables), None, 5), DeltaVersions(str(tables), SHARE_GROUP_STATE)
+    bases, state = StateBaseUpkeep(str(tables), None, 3), DeltaVersions(str(tables), SHARE_GROUP_STATE)
     version = bases.run(state.handle, UPKEEP).version()
     assert bases.run(state.handle, UPKEEP).version() == version
     steps, _ = start(tables)
-    for batch_id in range(30, 35):
+    for batch_id in range(12, 15):
         steps.commit(batch(batch_id, offset=batch_id))
     state.refresh()
     after = cut_of(bases.run(state.handle, UPKEEP))
     assert after is not None
-    assert (after.version, after.leader_epoch, after.batch_id) == (state.version, 2, 34)
+    assert (after.version, after.leader_epoch, after.batch_id) == (state.version, 2, 14)
 
 
 def test_only_the_base_and_later_records_are_read(tables: Path) -> None:
@@ -158,7 +158,7 @@ def test_only_the_base_and_later_records_are_read(tables: Path) -> None:
     files = pa.table(state_table(tables).get_add_actions(flatten=True))
     before = [path for path, newest in zip(files["path"].to_pylist(), files["max.batch_id"].to_pylist(), strict=True)
               if newest is not None and newest <= cut.batch_id]  # fmt: skip
-    assert len(before) > 20
+    assert len(before) > 8
     for path in before:
         (tables / SHARE_GROUP_STATE.name / path).unlink()
     assert read_states(state_table(tables), None, base) == expected

@@ -10,6 +10,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.params import thorough
 from tests.simulation.brokers.log_clients import Weather
 from tests.simulation.wire.wire_habits import HABITS, Habit
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
@@ -112,7 +113,7 @@ def test_a_gateway_that_stands_still_answers_late() -> None:
     assert world.problems() == []
 
 
-@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
+@pytest.mark.parametrize("skew_ms", [-3_600_000, *thorough(3_600_000)])
 def test_a_wrong_clock_does_not_matter(skew_ms: int) -> None:
     world = GatewayWorld(5, gateways=0, produce_s=2)
     world.gateway(skew_ms)
@@ -164,7 +165,7 @@ def test_a_member_that_leaves_ends_its_session_first() -> None:
     assert world.witness.told[-2:] == [("let_go", "m0", "ends its session"), ("left", "m0")]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, *thorough(0, 2)])
 def test_bad_networks_break_nothing(seed: int) -> None:
     world = GatewayWorld(seed, weather=Weather(slow_chance=0.05, slow_ms=8_000, lost_request=0.02, lost_answer=0.02))
     for habit in ("fast", "strict", "releasing"):

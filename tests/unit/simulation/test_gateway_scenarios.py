@@ -10,6 +10,7 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.messages import ShareFetchRequest
 from sharegroup.types import AcknowledgeType
+from tests.params import thorough
 from tests.simulation.wire.wire_client import ShareClient
 from tests.simulation.wire.wire_connection import Answer, Connection
 from tests.simulation.wire.wire_habits import Habit
@@ -69,7 +70,7 @@ def causes(transitions: Iterable[dict[str, Any]]) -> dict[str, int]:
 # -- members that are slow within the lock -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *thorough(1, 2)])
 def test_polls_of_members_slow_within_the_lock_are_answered_from_the_buffer(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from tests.simulation import machine_clock
 from tests.simulation.machine_clock import MachineClock, SimulatedJobClock
 from tests.simulation.run import run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

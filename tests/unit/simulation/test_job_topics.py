@@ -15,7 +15,7 @@ from sharegroup.kafka_clients.response_partitions import ResponsePartitions
 from tests.simulation.job import job_topic_faults
 from tests.simulation.run import run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -205,6 +205,7 @@ def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert rule in {violation.rule for violation in run(_SEED, 0.4, ()).violations}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STATIC_DEFECTS)
 def test_a_planted_defect_of_static_members_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, rule = STATIC_DEFECTS[name]
@@ -216,6 +217,7 @@ def test_a_planted_defect_of_static_members_is_found(name: str, monkeypatch: pyt
 _SEED_OF_GATEWAYS, _FAULTS_OF_GATEWAYS = 11, ("static_members", "slow_members")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_planted", [True, False])
 def test_a_planted_defect_of_static_members_at_gateways_is_found(
     is_planted: bool, monkeypatch: pytest.MonkeyPatch

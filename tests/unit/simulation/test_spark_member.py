@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sharegroup.member.member_logic import MemberLogic
+from tests.params import thorough
 from tests.simulation.judges.sink_judge import RULE
 from tests.simulation.members import simulated_sink
 from tests.simulation.spark.spark_fleet import SparkFleet
@@ -63,10 +64,13 @@ def stage() -> SparkStage:
     return SparkStage(8)
 
 
-@pytest.mark.parametrize("points", list(itertools.product(POINTS, POINTS)), ids="-".join)
-def test_a_member_that_dies_twice_appends_each_record_once(stage: SparkStage, points: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [*((point, point) for point in POINTS), *thorough(*itertools.permutations(POINTS, 2))],
+)
+def test_a_member_that_dies_twice_appends_each_record_once(stage: SparkStage, first: str, second: str) -> None:
     member = stage.spark("member")
-    for point in points:
+    for point in (first, second):
         stage.let_die(member, point)
         stage.produce(10)
     member.start()
