@@ -8,7 +8,7 @@
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores; planted defects
 # make faults       brokers that fail, a full disk, lost power, a wrong clock and an unclean leader election
-# make kills        the job killed at each commit step, with its checkpoint and without; two jobs that start at once
+# make kills        the job and members killed at each step, two jobs on the same tables, old checkpoints
 # make chaos        the job, gateways and brokers killed and paused in turn under a load, for CHAOS_MINUTES (30)
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
 # make bench        the benchmarks
