@@ -29,7 +29,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple, NoReturn
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
 from sharegroup.kafka_clients.cluster_description import describe_cluster
@@ -241,9 +242,16 @@ class EmbeddedKafka:
         return self._broker
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until each of its partitions has a leader."""
+        """Create a topic and wait until the leader of each partition responds.
+
+        A broker shows a new topic in its metadata a moment before it responds to requests for its partitions.
+        """
+        admin = self.admin_client()
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
-        self.admin_client().create_topics({name: topic}, wait_for_metadata=True)
+        admin.create_topics({name: topic}, wait_for_metadata=True)
+        admin.list_partition_offsets(
+            {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
+        )
 
     def topics(self) -> list[str]:
         """Return the sorted names of all topics, including Kafka's internal ones."""
