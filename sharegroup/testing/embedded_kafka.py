@@ -71,6 +71,16 @@ class Quorum(NamedTuple):
     controllers: Mapping[int, str]
 
 
+def create_topic(admin: KafkaAdminClient, name: str, partitions: int, topic: Mapping[str, object]) -> None:
+    """Create a topic with these options of kafka-python, and wait until the leader of each partition responds.
+
+    A broker shows a new topic in its metadata a moment before it responds to requests for its partitions. Raises
+    kafka.errors.KafkaError.
+    """
+    admin.create_topics({name: topic}, wait_for_metadata=True)
+    admin.list_partition_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)})
+
+
 class EmbeddedKafka:
     """One Kafka broker, started and stopped by hand or as a context manager.
 
@@ -242,16 +252,9 @@ class EmbeddedKafka:
         return self._broker
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until the leader of each partition responds.
-
-        A broker shows a new topic in its metadata a moment before it responds to requests for its partitions.
-        """
-        admin = self.admin_client()
+        """Create a topic and wait until the leader of each partition responds."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
-        admin.create_topics({name: topic}, wait_for_metadata=True)
-        admin.list_partition_offsets(
-            {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
-        )
+        create_topic(self.admin_client(), name, partitions, topic)
 
     def topics(self) -> list[str]:
         """Return the sorted names of all topics, including Kafka's internal ones."""

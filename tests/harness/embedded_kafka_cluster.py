@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka, Quorum, free_port, new_cluster_id
+from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka, Quorum, create_topic, free_port, new_cluster_id
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,7 +70,7 @@ class EmbeddedKafkaCluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic whose partitions are led by the brokers in turn, and wait until each has its leader."""
+        """Create a topic whose partitions are led by the brokers in turn, and wait until each leader responds."""
         nodes = [broker.node_id for broker in self.brokers]
         replicas = {
             number: [nodes[(number + place) % len(nodes)] for place in range(self._replication)]
@@ -78,7 +78,7 @@ class EmbeddedKafkaCluster:
         }
         topic = {"assignments": replicas, "configs": dict(config or {})}
         running = [broker for broker in self.brokers if broker.is_running]
-        running[-1].admin_client(len(running)).create_topics({name: topic}, wait_for_metadata=True)
+        create_topic(running[-1].admin_client(len(running)), name, partitions, topic)
 
     def start(self) -> Self:
         """Start the brokers. Raises EmbeddedKafkaError and JarsError, after stopping those that had started."""

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from sharegroup.storage.reading.delivery_log import read_record_history
+from sharegroup.testing.embedded_kafka import create_topic
 from sharegroup.types import AcknowledgeType, AcquiredRange, Cause
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.raw_member import RawMember
@@ -39,7 +40,7 @@ def cluster() -> Iterator[EmbeddedKafkaCluster]:
 
 def create(kafka: EmbeddedKafkaCluster, name: str, replicas: list[int], config: dict[str, str] | None = None) -> None:
     topic = {"assignments": {0: replicas}, "configs": config or {}}
-    kafka.brokers[0].admin_client(3).create_topics({name: topic}, wait_for_metadata=True)
+    create_topic(kafka.brokers[0].admin_client(3), name, 1, topic)
 
 
 def in_sync(kafka: EmbeddedKafkaCluster) -> tuple[int, list[int]]:
