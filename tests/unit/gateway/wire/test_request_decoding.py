@@ -41,7 +41,7 @@ def share_fetch(batches: int) -> Any:
 
 
 @pytest.mark.parametrize(("message", "version"), version_params(BY_SCHEMA))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
     frame = request_frame(data.draw(bodies(message, version)), version)
@@ -56,7 +56,7 @@ def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.D
 
 
 @pytest.mark.parametrize(("message", "version"), version_params(DECODED_VERSIONS))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_truncated_request_is_malformed(message: Any, version: int, data: st.DataObject) -> None:
     frame = request_frame(data.draw(bodies(message, version)), version)
@@ -66,7 +66,7 @@ def test_truncated_request_is_malformed(message: Any, version: int, data: st.Dat
 
 
 @pytest.mark.parametrize(("message", "version"), version_params(DECODED_VERSIONS))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_bytes_are_a_request_or_malformed(message: Any, version: int, data: st.DataObject) -> None:
     sent = request_frame(data.draw(bodies(message, version)), version)
