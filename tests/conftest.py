@@ -82,18 +82,11 @@ def no_late_outage_line(caplog: pytest.LogCaptureFixture) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test with its tier, so that `-m "unit or spark"` and the like work.
 
-    A test that a file imports from another one is marked as `long`: it repeats that test on other brokers.
     In several processes, the longest files come first, so that none of them is left to one process at the end.
     """
     for item in items:
         if (tier := _tier(item)) in TIERS:
             item.add_marker(tier)
-        if (
-            tier == "integration"
-            and isinstance(item, pytest.Function)
-            and item.function.__module__ != item.module.__name__
-        ):
-            item.add_marker("long")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: (-_ORDER.index(_tier(item)), item.path.stem not in _LONGEST))
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
+from tests.params import thorough
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -80,7 +82,7 @@ _BROKERS = {"kafka": "kafka_with_share_groups", "kafka-4.4": "newer_kafka_with_s
 
 _SERVERS = (
     "gateway",
-    pytest.param("kafka", marks=pytest.mark.thorough),
+    *thorough("kafka"),
     pytest.param("kafka-4.4", marks=pytest.mark.long),
 )
 

@@ -14,6 +14,7 @@ from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequ
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.client_groups import EXPLICIT, Group, NewGroup, Wire, keys, poll_records
 from tests.integration.served import Served
+from tests.params import thorough
 
 ACCEPT = AcknowledgeType.ACCEPT
 
@@ -71,7 +72,7 @@ async def _cut(wire: Wire) -> None:
     "fields",
     [
         {"member_epoch": 9_999},
-        pytest.param({"member_id": "another-member", "member_epoch": 5}, marks=pytest.mark.thorough),
+        *thorough({"member_id": "another-member", "member_epoch": 5}),
     ],
     ids=["fenced", "unknown"],
 )

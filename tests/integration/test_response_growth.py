@@ -19,6 +19,7 @@ from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from tests.harness.raw_member import RequestClient
 from tests.integration.waiting import wait_until
+from tests.params import thorough
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
@@ -36,7 +37,7 @@ def key_that(moves_to: Callable[[int], bool]) -> str:
     raise AssertionError
 
 
-@pytest.fixture(params=["to a new partition", pytest.param("to one that was there", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["to a new partition", *thorough("to one that was there")])
 def key(request: pytest.FixtureRequest) -> str:
     is_new = request.param == "to a new partition"
     return key_that(lambda partition: (partition >= BEFORE) == is_new)

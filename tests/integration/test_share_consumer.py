@@ -35,6 +35,7 @@ from tests.harness.share_group_job import ShareGroupJobRun
 from tests.harness.submitted_job import SubmittedJob
 from tests.integration.waiting import PATIENCE_S, wait_until
 from tests.integration.whole_log import whole_delivery_log
+from tests.params import thorough
 
 Key = tuple[int, int]  # partition, offset
 
@@ -503,7 +504,7 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("is_still_member", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_still_member", [True, False])
 @pytest.mark.long
 def test_a_batch_that_was_killed_after_its_append_is_there_once(
     kafka: EmbeddedKafka,
@@ -573,7 +574,7 @@ def await_that(condition: Callable[[], bool], submitted: SubmittedJob) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("reads", [pytest.param("all", marks=pytest.mark.thorough), "the first"])
+@pytest.mark.parametrize("reads", [*thorough("all"), "the first"])
 def test_offsets_without_a_record_are_gaps(
     spark: SparkSession,
     job: ShareGroupJobRun,

@@ -11,6 +11,7 @@ from sharegroup.gateway.sessions.credit import Credit
 from sharegroup.gateway.sessions.demands import FetchDemand
 from sharegroup.gateway.sessions.read_ahead import ROUND_LOST_AFTER_MS, ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
+from tests.params import thorough
 
 WANTED = 500
 FIRST = 125  # largest delivery of a new member
@@ -457,7 +458,7 @@ def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> No
 
 @pytest.mark.parametrize(
     "rate",  # 200, 100 and 33 ms a record
-    [pytest.param(0.005, marks=pytest.mark.thorough), pytest.param(0.01, marks=pytest.mark.thorough), 0.03],
+    [*thorough(0.005, 0.01), 0.03],
 )
 def test_slow_client_is_sent_what_it_finishes_within_its_locks(rate: float) -> None:
     run = Run(rate=rate).run(300_000)
