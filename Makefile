@@ -1,6 +1,6 @@
 # make demo         a share group at work: broker, job and consumers, on this machine
 # make test         lint, types, import directions, and the tests that show each capability once (run before a push)
-# make test-all     the tests that `make test` leaves out, without those of the targets below
+# make test-all     the same with every test except those of the targets below, and all examples of each property
 # make unit         the unit tests
 # make setup        install what `make demo` needs, into .venv and a cache that clones share
 # make setup-dev    install what `make test` needs as well
@@ -76,22 +76,23 @@ $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 
 # The tests and all that they import, compiled once for all processes of the first run. Later runs compile what changed.
 $(STAMPS)/tests-compiled: | $(STAMPS)/dev
-	@scripts/quietly.sh $(PY) -m pytest $(TESTS) --collect-only --quiet
+	@scripts/quietly.sh $(PY) -m pytest tests --collect-only --quiet
 	@touch $@
 
+.PHONY: before-tests
+before-tests: | setup-dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled
+
 # Three processes for two cores: tests of the job wait for it half of their time.
-TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
+TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
 .PHONY: test
-test: setup-dev $(STAMPS)/jars-tools
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled
-	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope --hypothesis-profile=quick \
-		-m "not thorough and not long"
+test: setup-dev $(STAMPS)/jars-tools before-tests
+	$(PY) -m pytest $(TESTS) --hypothesis-profile=quick -m "not thorough and not long"
 
 .PHONY: test-all
-test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled $(STAMPS)/jars-tools+s3+s3-server
-	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
-	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
+test-all: setup-dev $(STAMPS)/jars-tools+s3+s3-server before-tests
+	$(PY) -m pytest $(TESTS) -m "not long"
 
 .PHONY: unit
 unit: $(STAMPS)/dev

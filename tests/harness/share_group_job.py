@@ -40,8 +40,8 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     # The assignment does not depend on the distribution of requests to batches.
     "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},
 }
-GROUPS_PER_KIND = {"earliest": 60}
-_GROUPS_OF_ANOTHER_KIND = 8
+GROUPS_PER_KIND = {"earliest": 200}
+_GROUPS_OF_ANOTHER_KIND = 30
 
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
 #: Sessions and locks are long; groups of the kinds above set shorter ones.

@@ -8,10 +8,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.params import thorough
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+#: The first one starts a broker and Spark.
+TO_RUN = [*thorough(NOTEBOOKS[0]), *NOTEBOOKS[1:]]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TO_RUN, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
