@@ -538,7 +538,7 @@ def test_a_batch_that_was_killed_after_its_append_is_there_once(
     assert {row["delivery_count"] for row in accepted(job, group_id)} == ({1} if is_still_member else {2})
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_the_job_appends_and_stops_between_batches(
     kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
