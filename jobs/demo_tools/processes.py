@@ -41,7 +41,7 @@ _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codeg
 #: would arrive earlier.
 _MASTER = local_master(1)
 #: Texts that the job logs at its start, each with the stage that begins with it.
-_STAGES = (
+STAGES = (
     ("starting Spark", "Spark starts"),
     ("Spark has started", "checking topics and tables"),
     ("query group_coordinator is the leader", "starting the second query"),
@@ -113,7 +113,7 @@ class PythonClient(KafkaClient):
 def job_stage(log_path: Path, since: int = 0) -> str:
     """Return the stage that the start of the job has reached, by its log without the first `since` bytes."""
     log = log_path.read_bytes()[since:].decode(errors="replace") if log_path.exists() else ""
-    return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
+    return next((stage for text, stage in reversed(STAGES) if text in log), "Python starts")
 
 
 def produce(bootstrap_servers: str, numbers: range) -> None:

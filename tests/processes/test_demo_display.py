@@ -10,7 +10,7 @@ from rich.console import Console
 
 from jobs.demo_tools import display as module
 from jobs.demo_tools.display import LINE_INTERVAL_S, Display
-from jobs.demo_tools.processes import job_stage
+from jobs.demo_tools.processes import STAGES, job_stage
 from sharegroup.testing.delivery_audit import Progress
 
 
@@ -76,3 +76,11 @@ def test_the_stage_of_a_job_is_the_last_that_its_log_has(tmp_path: Path) -> None
     log.write_text("a: starting Spark; tables in x\nb: Spark has started; checking topics\n")
     assert job_stage(log) == "checking topics and tables"
     assert job_stage(log, since=log.stat().st_size) == "Python starts"
+
+
+def test_the_job_logs_the_text_of_each_stage() -> None:
+    package = Path(__file__).parents[2] / "sharegroup" / "spark" / "job"
+    sources = "".join(path.read_text(encoding="utf-8") for path in package.glob("*.py"))
+    for query in ("group_coordinator", "share_partition"):
+        sources += sources.replace("%(query)s", query)
+    assert [text for text, _ in STAGES if text not in sources] == []
