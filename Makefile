@@ -1,18 +1,18 @@
 # make demo         a share group at work: broker, job and consumers, on this machine
-# make test         lint, types, import directions, and the tests that show each capability once (run before a push)
-# make test-all     the same with every test except those of the targets below, and all examples of each property
+# make test         lint, types, import directions, and the tests without the marker thorough or long (run before a push)
+# make test-all     the same with all tests except those marked long, and all examples of each property
 # make unit         the unit tests
 # make setup        install what `make demo` needs, into .venv and a cache that clones share
 # make setup-dev    install what `make test` needs as well
 # make pythons      the unit tests on each supported Python that is installed
-# make properties   the unit tests again and again, each time with fresh seeds and in another order
+# make properties   the unit tests 50 times (RUNS), each time with fresh seeds and in another order
 # make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores; planted defects
 # make faults       brokers that fail, a full disk, lost power, a wrong clock and an unclean leader election
 # make kills        the job and members killed at each step, two jobs on the same tables, old checkpoints
 # make chaos        the job, gateways and brokers killed and paused in turn under a load, for CHAOS_MINUTES (30)
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
 # make bench        the benchmarks
-# make soak         the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
+# make soak         the job under a steady load for an hour, to find what grows; the report is tests/reports/soak.md
 # make docs         the documentation as a site, in build/site; a dead link is an error
 # make lock         renew requirements.lock from pyproject.toml
 # make clean        back to a fresh clone (the cache stays)
@@ -41,12 +41,12 @@ setup: $(STAMPS)/demo $(STAMPS)/jars-spark+broker
 setup-dev: $(STAMPS)/dev $(STAMPS)/jars-spark+broker
 	@echo "setup: ready for make test"
 
-# Checked each time, because Java may go and come. An environment that exists is not checked against PYTHON again.
+# Checked each time, because Java may be removed later. An environment that exists is not checked against PYTHON again.
 .PHONY: preflight
 preflight:
 	@scripts/preflight.sh $(PYTHON) >/dev/null
 
-# The packages of one extra of pyproject.toml: $(STAMPS)/demo, .../dev, .../docs. One after the other, also by `make -j`.
+# The packages of one extra of pyproject.toml: $(STAMPS)/demo, .../dev, .../docs. They are installed one after the other, even with `make -j`.
 $(STAMPS)/dev: | $(STAMPS)/docs
 $(STAMPS)/docs: | $(STAMPS)/demo
 $(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: requirements.lock pyproject.toml | preflight
@@ -83,11 +83,11 @@ $(STAMPS)/tests-compiled: | $(STAMPS)/dev
 before-tests: | setup-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa $(STAMPS)/tests-compiled
 
-# Three processes for two cores: tests of the job wait for it half of their time.
+# Three processes for two cores, because tests of the job spend half of their time waiting.
 TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
 .PHONY: test
-test: setup-dev $(STAMPS)/jars-tools before-tests
+test: setup-dev $(STAMPS)/jars-tools+s3-server before-tests
 	$(PY) -m pytest $(TESTS) --hypothesis-profile=quick -m "not thorough and not long"
 
 .PHONY: test-all
@@ -103,7 +103,7 @@ unit: $(STAMPS)/dev
 pythons: $(STAMPS)/dev
 	@scripts/pythons.sh
 
-# Exits 1 when a promise was broken, and prints what happened.
+# Exits 1 if a guarantee was violated, and prints what happened.
 .PHONY: simulate
 simulate: setup-dev
 	$(PY) -m tests.simulation.simulate --seeds 0:2000 --hours 1
@@ -131,7 +131,7 @@ clients: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+streams+broker-4.4+b
 		tests/integration/test_commands_as_kafkas.py tests/integration/test_share_group_admin.py \
 		tests/integration/test_share_groups_command.py tests/integration/test_one_kind_of_group.py -m long
 
-# As many runs as RUNS says. What fails is printed with what runs it again.
+# RUNS is the number of runs. A failure prints the command that repeats it.
 RUNS ?= 50
 .PHONY: properties
 properties: $(STAMPS)/dev
