@@ -133,6 +133,7 @@ def test_last_attempts_of_a_read_ahead_get_their_own_batches(start: Start) -> No
     member, offers = start(job)
 
     def granted(count: int) -> int:
+        """How many records; more than there are if the member returned some that came before the end of their batch."""
         return sum(last - first + 1 for first, last, _, found in job.log_of("fetch") if found == count)
 
     def through(kind: AcknowledgeType) -> list[tuple[int, int, int]]:
@@ -142,11 +143,11 @@ def test_last_attempts_of_a_read_ahead_get_their_own_batches(start: Start) -> No
         return offsets(batch.ranges)
 
     for count in (1, 2):
-        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called immediately
+        job.wait_for(lambda: granted(count) >= 4)  # noqa: B023 - called immediately
         left = 4
         while left:
             left -= sum(last - first + 1 for first, last, _ in through(RELEASE))
-    job.wait_for(lambda: granted(3) == 4)
+    job.wait_for(lambda: granted(3) >= 4)
     assert [through(ACCEPT) for _ in range(4)] == [[(offset, offset, 3)] for offset in range(4)]
 
 
@@ -193,6 +194,7 @@ def test_a_batch_that_takes_too_long_loses_its_records(
     member.begin(batch)
     job.advance(LOCK_MS // 2)
     job.wait_for(lambda: job.log_of("renew"))
+    wait_for_renewal(member)  # otherwise the batch is no longer held when the first locks expire
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
     job.wait_for(lambda: not member.holds_batch())  # before the locks expire: no other member has the records yet
@@ -282,6 +284,7 @@ def test_records_before_the_log_start_are_no_lost_locks(start: Start) -> None:
     for renewals in range(1, 3):
         job.advance(LOCK_MS // 2)
         job.wait_for(lambda n=renewals: len(job.log_of("renew")) == n)
+        wait_for_renewal(member)
     assert job.log_of("renew") == 2 * [(50, 99, "m", 1)]
     assert member.holds_batch()
 
