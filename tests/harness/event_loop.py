@@ -12,12 +12,12 @@ Result = TypeVar("Result")
 
 
 #: The first looks follow each other; later ones have a pause between them, for what other processes do.
-_QUICK_LOOKS, _PAUSE_S = 1_000, 0.005
+_QUICK_LOOKS, _MAX_LOOKS, _PAUSE_S = 1_000, 20_000, 0.005
 
 
-async def until(is_true: Callable[[], Any], looks: int = 20_000) -> None:
-    """Wait until something is true. Raises TimeoutError in a test that hangs, after so many looks."""
-    for look in range(looks):
+async def until(is_true: Callable[[], Any]) -> None:
+    """Wait until something is true. Raises TimeoutError in a test that hangs, after `_MAX_LOOKS`."""
+    for look in range(_MAX_LOOKS):
         if is_true():
             return
         await asyncio.sleep(0 if look < _QUICK_LOOKS else _PAUSE_S)
@@ -88,7 +88,7 @@ class EventLoop:
 
     def until(self, is_true: Callable[[], Any]) -> None:
         """Wait until something is true."""
-        self.finish(until(is_true, 2 * _QUICK_LOOKS))
+        self.finish(until(is_true))
 
     def settle(self) -> None:
         """Wait until whatever can happen now has happened."""
