@@ -151,7 +151,7 @@ def test_drain_sends_acknowledgements_after_the_last_fetch() -> None:
                 consumer.stop()
                 await settle()
                 cluster.has_records.set()
-                await until(lambda: len(acknowledged(cluster)) == 2, looks=2_000)
+                await until(lambda: len(acknowledged(cluster)) == 2)
 
         await consumer.run(drain_s=PATIENCE_S)
 
