@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from sharegroup.kafka_clients import kafka_client_log
 from sharegroup.spark.jars import QUICK_START
@@ -58,7 +58,7 @@ _LONGEST = (
 )
 
 # The same examples in every run, however busy the machine is; `make properties` looks for others.
-settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)  # of `make unit`
 settings.register_profile("fresh", deadline=None, print_blob=True, database=None)  # of `make properties`
 settings.load_profile("fixed")

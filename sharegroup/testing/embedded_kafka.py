@@ -39,7 +39,7 @@ from sharegroup.testing.class_archive import BROKER
 from sharegroup.testing.guarded_process import GuardedProcess
 
 HOST = "127.0.0.1"  # not localhost, for which clients would try ::1 first, where the broker does not listen
-START_DEADLINE_S = 60.0
+START_DEADLINE_S = 240.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
 #: Ports for brokers. They are below the ports that systems assign to outgoing connections, so that the port of a
@@ -77,7 +77,8 @@ def create_topic(admin: KafkaAdminClient, name: str, partitions: int, topic: Map
     A broker shows a new topic in its metadata a moment before it responds to requests for its partitions. Raises
     kafka.errors.KafkaError.
     """
-    admin.create_topics({name: topic}, wait_for_metadata=True)
+    admin.create_topics({name: topic})
+    admin.wait_for_topics([name], timeout_ms=int(START_DEADLINE_S * 1000))
     admin.list_partition_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)})
 
 

@@ -108,7 +108,7 @@ def admin(served: Served) -> Iterator[ShareGroupAdmin]:
     """An administrator of the server that is tested."""
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
-    with ShareGroupAdmin(served.bootstrap_servers) as client:
+    with ShareGroupAdmin(served.bootstrap_servers, timeout_ms=600_000) as client:
         yield client
 
 

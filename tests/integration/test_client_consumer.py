@@ -208,18 +208,22 @@ def test_closing_releases_what_was_not_acknowledged(new_client_group: NewGroup) 
 
 def test_unsubscribe_leaves_the_group(new_client_group: NewGroup, admin: ShareGroupAdmin) -> None:
     group = new_client_group(1, 1)
+
+    def is_empty() -> bool:
+        return admin.describe_groups([group.id])[group.id].group_state == "Empty"
+
     with group.consumer() as consumer:
         poll_records(consumer, 1)
         (member,) = admin.describe_groups([group.id])[group.id].members
         assert member.member_id == consumer.member_id
         consumer.unsubscribe()
         assert consumer.subscription() == set()
-        assert admin.describe_groups([group.id])[group.id].group_state == "Empty"
+        wait_until(is_empty, "the member has left")
         with pytest.raises(IllegalStateError, match="not subscribed"):
             consumer.poll()
         consumer.subscribe([group.topic])
         poll_records(consumer, 1)
-    assert admin.describe_groups([group.id])[group.id].group_state == "Empty"
+    wait_until(is_empty, "the member has left")
     with pytest.raises(IllegalStateError, match="closed"):
         consumer.poll()
 

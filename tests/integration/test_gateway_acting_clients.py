@@ -121,7 +121,7 @@ def test_what_passes_through_has_the_clients_rights(
     assert topic in alice.list_topics(timeout=30).topics
     assert topic not in mallory.list_topics(timeout=30).topics
     with pytest.raises(KafkaException) as refused:
-        mallory.create_topics([NewTopic("mine", 1)])["mine"].result(30)
+        mallory.create_topics([NewTopic("mine", 1)])["mine"].result(600)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 

@@ -98,7 +98,7 @@ class Tools:
         return self._threads.submit(self._run, main_class, arguments)
 
     def share_groups(self, *arguments: str) -> Future[Said]:
-        return self.start(SHARE_GROUPS, *arguments)
+        return self.start(SHARE_GROUPS, *arguments, "--timeout", "600000")
 
     def _run(self, main_class: str, arguments: tuple[str, ...]) -> Said:
         command = tool_command(main_class, ["--bootstrap-server", self._bootstrap_servers, *arguments])

@@ -44,6 +44,7 @@ def gateways(
     """Two that know each other, and no others: these have another listener name."""
     settings = yaml.safe_load(share_group_job.config_path.read_text())
     settings["gateway"] = {**settings.get("gateway", {}), "gateway.listener.name": tmp_path.name}
+    settings["gateway"]["gateway.drain.timeout.ms"] = 600_000
     config = tmp_path / "gateways.yaml"
     config.write_text(yaml.safe_dump(settings))
     with ExitStack() as resources:

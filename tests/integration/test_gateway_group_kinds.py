@@ -82,9 +82,10 @@ def test_a_group_of_another_kind_is_no_share_group(
 ) -> None:
     topic, group_id = new_topic(), unique_name(protocol)
     with assigned_member(gateway, group_id, topic, protocol):
-        assert joined(gateway, group_id, topic) == REFUSED
+        wait_until(lambda: joined(gateway, group_id, topic) == REFUSED, "the broker says what the group is")
         assert joined(gateway, group_id, topic, epoch=1) == GOES_ON  # the job knows whether it has such a member
         assert joined(gateway, unique_name("share"), topic) == GOES_ON
-    assert joined(gateway, group_id, topic) == REFUSED  # without members it is a group still
+    # Without members it is still a group.
+    wait_until(lambda: joined(gateway, group_id, topic) == REFUSED, "the broker says what the group is")
     kafka.admin_client().delete_groups([group_id])
     wait_until(lambda: joined(gateway, group_id, topic) == GOES_ON, "the name is free again")

@@ -195,7 +195,7 @@ def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Sec
             f'    username="{user}" password="{password}";\n'
         )
         server = ("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(settings))
-        return run("share-groups", *server, "--describe", "--group", "earliest-none", "--timeout", "20000")
+        return run("share-groups", *server, "--describe", "--group", "earliest-none", "--timeout", "600000")
 
     assert "Group earliest-none not found." in describe(ALICE, "alice's secret").err
     assert (

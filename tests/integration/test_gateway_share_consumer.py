@@ -181,7 +181,7 @@ def test_a_member_that_closes_leaves_the_rest_to_others(
 def test_subscribed_before_the_topic_exists(
     kafka: EmbeddedKafka, producer: KafkaProducer, new_group: NewGroup, unique_name: Callable[[str], str]
 ) -> None:
-    group = new_group(unique_name("later"), "short_session")
+    group = new_group(unique_name("later"), "quick_heartbeats")
     with group.member() as member:
         member.poll_until(lambda: group.member_count() == 1)
         kafka.create_topic(group.topic)

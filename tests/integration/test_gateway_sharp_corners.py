@@ -85,7 +85,7 @@ def test_a_topic_made_again_under_a_member_is_read_from_its_start(
     new_topic: NewTopic,
 ) -> None:
     """The new log gets longer than the old one's start offset, and shorter than its end."""
-    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 40), "short_session")
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 40), "quick_heartbeats")
     received: list[bytes] = []
     with group.member() as member:
         member.poll_until(lambda: member.accepted == keys(1, 40))

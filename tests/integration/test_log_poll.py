@@ -10,6 +10,7 @@ from kafka import TopicPartition
 
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.connections import log_offsets
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def poll(kafka: EmbeddedKafka) -> Iterator[LogPoll]:
+def poll(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogPoll]:
+    """Reads with time for a busy machine."""
+    for timeout in ("METADATA_TIMEOUT_S", "OFFSETS_TIMEOUT_S"):
+        monkeypatch.setattr(log_offsets, timeout, 600.0)
     poll = LogPoll(python_properties(kafka.bootstrap_servers, {}))
     yield poll
     poll.close()

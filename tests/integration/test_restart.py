@@ -67,10 +67,10 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         assert held.acquired == (AcquiredRange(0, 19, 1),)
 
         job.process.kill()
-        job.remove_checkpoint()
         # While no job runs: the holder is in time for some of its records, the waiter wants whatever there is.
         accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
         demand = client.send(waiter.fetch_request(topic, 0, 100))
+        job.remove_checkpoint()
         job.start()
         producer.send(client_group.topic, b"after the restart", partition=0).get(60)
 

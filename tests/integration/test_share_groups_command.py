@@ -33,7 +33,7 @@ class Commands:
         self._server = ("--bootstrap-server", bootstrap_servers)
 
     def share_groups(self, *arguments: str) -> Said:
-        return run("share-groups", *self._server, *arguments)
+        return run("share-groups", *self._server, *arguments, "--timeout", "600000")
 
     def configs(self, *arguments: str) -> Said:
         return run("configs", *self._server, *arguments)

@@ -67,7 +67,7 @@ def test_a_group_starts_at_the_end_by_default_but_at_the_beginning_of_partitions
 
     admin.create_partitions({topic: 2})
     wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 2, "the broker learns of it")
-    admin.wait_for_topics([topic])
+    admin.wait_for_topics([topic], timeout_ms=600_000)
     later = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)  # the other one still knows the old metadata
     produce(later, topic, 7, partition=1)
     later.close()
@@ -99,7 +99,9 @@ def test_read_committed_ends_at_the_last_stable_offset(
     kafka: EmbeddedKafka, member_of: Callable[[str], RawMember], new_topic: NewTopic, unique_name: Callable[[str], str]
 ) -> None:
     topic, careful, careless = new_topic(1, 3), member_of("read_committed"), member_of("earliest")
-    in_transaction = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=unique_name("tx"))
+    in_transaction = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id=unique_name("tx"), transaction_timeout_ms=600_000
+    )
     in_transaction.init_transactions()
     in_transaction.begin_transaction()
     produce(in_transaction, topic, 4)

@@ -18,7 +18,8 @@ TO_RUN = [*thorough(NOTEBOOKS[0]), *NOTEBOOKS[1:]]
 @pytest.mark.parametrize("path", TO_RUN, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    patience = {"timeout": 600, "startup_timeout": 600, "iopub_timeout": 600, "raise_on_iopub_timeout": True}
+    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, **patience).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     plots = [output for output in outputs if "image/png" in output.get("data", {})]
     asked = [cell for cell in notebook.cells if "plt.show()" in cell.source]

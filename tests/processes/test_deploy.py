@@ -35,7 +35,7 @@ def kubernetes_config() -> Config:
 
 def said_by(tool: str, *arguments: str) -> str:
     """What a linter says; AssertionError if that is a complaint."""
-    done = subprocess.run([SCRIPTS / tool, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([SCRIPTS / tool, *arguments], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

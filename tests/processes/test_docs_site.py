@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     # Not with --quiet, which leaves warnings out of the count of --strict.
     command = [sys.executable, "-m", "mkdocs", "build", "--config-file", str(config), "--site-dir", str(site)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

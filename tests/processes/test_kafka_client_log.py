@@ -63,17 +63,19 @@ def resetting_server() -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(600)
         assert not thread.is_alive()
 
 
 def test_reset_connection_is_one_line_without_a_stack_trace(
     resetting_server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(KafkaError):
-        KafkaAdminClient(bootstrap_servers=resetting_server, bootstrap_timeout_ms=2_000)
-    resets = [record for record in caplog.records if "Error receiving network data" in record.getMessage()]
-    assert resets, caplog.messages
+    resets: list[logging.LogRecord] = []
+    while not resets:  # on a busy machine, the time may be over before the connection is reset
+        kafka_client_log._OUTAGES._began_s = None
+        with pytest.raises(KafkaError):
+            KafkaAdminClient(bootstrap_servers=resetting_server, bootstrap_timeout_ms=2_000)
+        resets = [record for record in caplog.records if "Error receiving network data" in record.getMessage()]
     assert all(record.exc_info is None and record.exc_text is None for record in resets)
     assert all(record.getMessage().endswith("Connection reset by peer") for record in resets)
     assert all(record.levelno >= logging.ERROR for record in caplog.records if record.name.startswith("kafka"))

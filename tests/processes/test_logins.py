@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from sharegroup.gateway.gateway_metrics import GatewayMetrics
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.wire.request import Request
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
+from sharegroup.security.authentication import mechanisms
 from sharegroup.security.authentication.credentials import hash_password
-from tests.harness.event_loop import until
+from tests.harness.event_loop import advance, until
 from tests.processes.served_clients import NODE_ID, Client, Serve
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
@@ -180,8 +182,10 @@ async def test_client_may_log_in_again_after_its_session_expired(
     clock = gateway.parts.logins.now_ms
     assert (await by_token(client, issuer.token())).error_code == 0
     gateway.parts.logins.now_ms = lambda: clock() + 610_000
+    advance(1)
     gateway.parts.connections.close_idle()
     assert await client.handshake(OAUTHBEARER) == 0
+    advance(1)
     gateway.parts.connections.close_idle()  # a client that logs in again is not idle
     assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).error_code == 0
     assert await client.is_served()
@@ -259,6 +263,8 @@ async def test_new_key_is_loaded_when_a_token_needs_it(
 def keys_server(pems: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
     """Return (address, requested paths) of an HTTPS server of keys; `/moved` redirects to them."""
     asked: list[str] = []
+    monkeypatch.setattr(mechanisms, "fetch_keys", partial(mechanisms.fetch_keys, timeout_s=600))
+    monkeypatch.setattr(mechanisms, "KEYS_PAUSE_S", 1_000_000)
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

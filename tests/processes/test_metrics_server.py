@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import urllib.error
 import urllib.request
@@ -10,7 +11,13 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sharegroup.monitoring.exporter.metrics_server import CACHE_S, MetricsServer, MetricsUnavailableError
+from sharegroup.monitoring.exporter.metrics_server import (
+    _MAX_CLIENTS,
+    CACHE_S,
+    MetricsServer,
+    MetricsUnavailableError,
+    _Request,
+)
 from sharegroup.monitoring.metrics.metric import Counter, Histogram, Metric, MetricFamily, MetricKind, gauge
 
 REQUESTS = Metric("t_requests_total", MetricKind.COUNTER, "Requests.", ("api",))
@@ -118,23 +125,30 @@ def test_an_address_that_is_taken_is_said(served: Served) -> None:
 
 
 def test_who_says_nothing_takes_no_place_from_a_scraper_for_ever(served: Served) -> None:
-    """More silent clients than there are places: those above are disconnected at once, and a place is free later."""
-    silent = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(40)]
+    silent = [socket.create_connection(("127.0.0.1", served.port), timeout=600) for _ in range(_MAX_CLIENTS)]
+    for connection in silent:
+        assert _end(connection) == b""
+        connection.close()
+    assert served.get("/healthz") == (200, "ok\n")
+
+
+def test_clients_for_whom_there_is_no_place_are_disconnected(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Request, "timeout", 600)
+    silent = [socket.create_connection(("127.0.0.1", served.port), timeout=600) for _ in range(_MAX_CLIENTS + 8)]
     try:
-        dropped = [connection for connection in silent if _is_closed(connection)]
-        assert dropped
-        assert served.get("/healthz") == (200, "ok\n")
+        assert [_end(connection) for connection in silent[_MAX_CLIENTS:]] == [b""] * 8
+        assert select.select(silent[:_MAX_CLIENTS], [], [], 0)[0] == []
     finally:
         for connection in silent:
             connection.close()
 
 
-def _is_closed(connection: socket.socket) -> bool:
-    """Waits until the server has given up a silent client, or has closed it at once."""
+def _end(connection: socket.socket) -> bytes:
+    """Wait until the server sends something or disconnects this client; empty if it disconnects."""
     try:
-        return connection.recv(1) == b""
+        return connection.recv(1)
     except ConnectionResetError:
-        return True
+        return b""
 
 
 def test_a_closed_one_is_not_there_any_more(served: Served) -> None:

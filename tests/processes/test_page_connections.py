@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from sharegroup.ui.connections import MOST_OF_AN_ADDRESS, PageConnections
-from tests.harness.event_loop import EventLoop, until
+from tests.harness.event_loop import EventLoop, advance, until
 
 HOST, ANOTHER = "127.0.0.1", "127.0.0.2"
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -120,10 +120,11 @@ async def test_bytes_that_trickle_in_do_not_keep_a_connection_open(serve: Serve)
 
 
 async def test_connection_that_does_not_read_its_answer_is_closed(serve: Serve) -> None:
-    server, connect = await serve(patience_s=0.3)
+    server, connect = await serve(patience_s=3_600)
     stream = await connect(limit=1)
     stream[1].write(REQUEST.replace(b"/ ", b"/large ", 1))
-    await until(lambda: server.server_state.total_requests)  # the answer is made
+    await until(lambda: any(each.flow.write_paused for each in server.server_state.connections))  # the answer is made
+    advance(3_600)
     await until(lambda: not server.server_state.connections)
     received = 0
     try:

@@ -47,7 +47,7 @@ def preflight(bin_dir: Path, *arguments: str, **environment: str) -> "subprocess
         env={"PATH": str(bin_dir), **environment},
         capture_output=True,
         text=True,
-        timeout=120,  # for a test that hangs
+        timeout=600,  # for a test that hangs
     )
 
 

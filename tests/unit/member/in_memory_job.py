@@ -37,7 +37,7 @@ from tests.unit.core.operators.shard_driver import (
 )
 
 R = TypeVar("R", bound=ShareGroupRequest | SharePartitionRequest)
-PATIENCE_S = 10
+PATIENCE_S = 600
 HEARTBEAT_MS = 5_000
 #: The topic id of the shard's driver.
 TOPIC_ID = fetch("any").topic_id
