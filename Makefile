@@ -98,6 +98,12 @@ test-all: setup-dev $(STAMPS)/jars-tools+s3+s3-server before-tests
 unit: $(STAMPS)/dev
 	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick -m "not thorough and not long"
 
+# Twelve processes, because tests spend most of their time in the pauses.
+.PHONY: pauses
+pauses: $(STAMPS)/dev
+	$(PY) -m pytest tests/unit tests/processes -p tests.pauses --numprocesses=12 --hypothesis-profile=quick \
+		-m "not thorough and not long"
+
 # Pythons beside the one of .venv, each with an environment of its own.
 .PHONY: pythons
 pythons: $(STAMPS)/dev

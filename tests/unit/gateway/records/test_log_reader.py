@@ -155,10 +155,9 @@ async def test_failed_reads_of_a_log_are_one_line(caplog: pytest.LogCaptureFixtu
         with pytest.raises(LogReadError):
             await log.read(position(), offset)
     await log.read(position(), 10)
-    assert caplog.messages == [
-        "orders-0: failed to read the log; retrying: the upstream broker responded to a fetch with error 6",
-        "orders-0: the log can be read again after 0.0 s",
-    ]
+    failed, recovered = caplog.messages
+    assert failed == "orders-0: failed to read the log; retrying: the upstream broker responded to a fetch with error 6"
+    assert recovered.startswith("orders-0: the log can be read again after ")
 
 
 async def test_leader_change_ends_the_pause() -> None:
