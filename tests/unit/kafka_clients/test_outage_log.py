@@ -48,11 +48,9 @@ def test_outages_of_several_things_are_independent(caplog: pytest.LogCaptureFixt
         outages.report_success(broker)
     outages.discard(1)
     outages.report_success(1)
-    assert caplog.messages == [
-        "broker 1 is silent; retrying: no answer",
-        "broker 2 is silent; retrying: no answer",
-        "broker 2 responds again after 0.0 s",
-    ]
+    *silent, responding = caplog.messages
+    assert silent == ["broker 1 is silent; retrying: no answer", "broker 2 is silent; retrying: no answer"]
+    assert responding.startswith("broker 2 responds again after ")
 
 
 def test_only_failing_things_are_kept_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
