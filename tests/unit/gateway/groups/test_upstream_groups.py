@@ -17,7 +17,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups import share_group_names, upstream_groups
 from sharegroup.gateway.groups.share_group_names import ShareGroupNames
-from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
+from sharegroup.gateway.groups.upstream_groups import MAX_KEPT, DescribedGroup, UpstreamGroups
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.harness.event_loop import advance, settle
@@ -25,6 +25,18 @@ from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
 OWN, COORDINATOR = 1, 2
+LONG_S = 600.0
+
+
+@pytest.fixture(autouse=True)
+def _time_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (upstream_groups, "KEPT_S"),
+        (upstream_groups, "LOOKUP_TIMEOUT_S"),
+        (share_group_names, "KEPT_S"),
+        (share_group_names, "READ_TIMEOUT_S"),
+    ):
+        monkeypatch.setattr(module, name, LONG_S)
 
 
 class Upstream(ScriptedUpstream):
@@ -140,7 +152,7 @@ async def test_query_is_repeated_after_a_while() -> None:
     assert await groups.other_kind(OWN, "g") == "classic"
     upstream.states.clear()
     assert await groups.other_kind(OWN, "g") == "classic"
-    advance(KEPT_S + 1)
+    advance(LONG_S + 1)
     assert await groups.other_kind(OWN, "g") is None
 
 
@@ -261,7 +273,7 @@ async def test_the_last_known_names_count_while_the_tables_cannot_be_read(
         tables.go_on = asyncio.Event()
     else:
         tables.fail()
-    advance(share_group_names.KEPT_S)
+    advance(LONG_S)
     assert await names.has("share")
     assert await names.has("share")
     assert tables.reads == 2
