@@ -50,13 +50,15 @@ class OutageLogs:
     logged. The failure line and the recovery line of a key both use the `fields` of its first failure.
     """
 
-    def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:
-        self._logger, self._failure, self._recovery = logger, failure, recovery
+    def __init__(
+        self, logger: logging.Logger, failure: str, recovery: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._logger, self._failure, self._recovery, self._now = logger, failure, recovery, now
         self._failing: dict[Hashable, OutageLog] = {}
 
     def report_failure(self, key: Hashable, problem: object, fields: LogFields | None = None) -> None:
         if key not in self._failing:
-            self._failing[key] = OutageLog(self._logger, self._failure, self._recovery, fields=fields)
+            self._failing[key] = OutageLog(self._logger, self._failure, self._recovery, self._now, fields)
             if len(self._failing) > MAX_KEYS:
                 del self._failing[next(iter(self._failing))]
         self._failing[key].report_failure(problem)

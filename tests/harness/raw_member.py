@@ -95,11 +95,11 @@ class RequestClient:
             futures.append(self._producer.send(topic, key=request.kafka_key, value=request.encode()))
         self._producer.flush()
         for future in futures:
-            future.get(timeout=600)
+            future.get(timeout=RESPONSE_DEADLINE_S)
 
     def send_value(self, topic: str, value: bytes, key: bytes | None = None) -> tuple[int, int]:
         """Append arbitrary bytes to a topic and return the row's (partition, offset)."""
-        metadata = self._producer.send(topic, key=key, value=value).get(timeout=600)
+        metadata = self._producer.send(topic, key=key, value=value).get(timeout=RESPONSE_DEADLINE_S)
         return metadata.partition, metadata.offset
 
     def send_values(self, topic: str, values: Iterable[bytes]) -> None:
@@ -107,7 +107,7 @@ class RequestClient:
         futures = [self._producer.send(topic, value=value) for value in values]
         self._producer.flush()
         for future in futures:
-            future.get(timeout=600)
+            future.get(timeout=RESPONSE_DEADLINE_S)
 
     def await_response(self, request_id: str, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
         """Wait for the response to a request and return it. Raises NoResponseError."""

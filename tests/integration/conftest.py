@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
+from tests.integration.waiting import PATIENCE_S
 from tests.params import thorough
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def admin(served: Served) -> Iterator[ShareGroupAdmin]:
     """An administrator of the server that is tested."""
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
-    with ShareGroupAdmin(served.bootstrap_servers, timeout_ms=600_000) as client:
+    with ShareGroupAdmin(served.bootstrap_servers, timeout_ms=PATIENCE_S * 1000) as client:
         yield client
 
 

@@ -268,7 +268,8 @@ def test_what_is_denied_wins_over_the_prefix_that_allows(gateway: GatewayProcess
 
 
 def test_a_consumer_of_kafka_python(gateway: GatewayProcess, records: None) -> None:
-    settings = {**python_login(gateway, READER), "auto_offset_reset": "earliest", "consumer_timeout_ms": 600_000}
+    reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": PATIENCE_S * 1000}
+    settings = {**python_login(gateway, READER), **reading}
     for group_id, error in (("acl-readers-in-python", None), ("acl-others", GroupAuthorizationFailedError)):
         consumer = KafkaConsumer(ORDERS, group_id=group_id, **settings)
         try:
@@ -307,10 +308,10 @@ def test_one_of_two_topics_is_read(gateway: GatewayProcess, records: None) -> No
 def test_who_may_write_administers_nothing(gateway: GatewayProcess, kafka: EmbeddedKafka) -> None:
     """What anybody with a password could do before: with the gateway's own rights at the brokers."""
     shop = AdminClient(login(gateway, SHOP))
-    assert refusal(shop.delete_topics([ELSEWHERE], request_timeout=300)[ELSEWHERE]) == (
+    assert refusal(shop.delete_topics([ELSEWHERE], request_timeout=PATIENCE_S)[ELSEWHERE]) == (
         KafkaError.TOPIC_AUTHORIZATION_FAILED
     )
-    assert refusal(shop.create_topics([NewTopic("acl-made", 1, 1)], request_timeout=300)["acl-made"]) == (
+    assert refusal(shop.create_topics([NewTopic("acl-made", 1, 1)], request_timeout=PATIENCE_S)["acl-made"]) == (
         KafkaError.TOPIC_AUTHORIZATION_FAILED
     )
     root = UserScramCredentialUpsertion("root", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096), b"secret")
@@ -320,9 +321,9 @@ def test_who_may_write_administers_nothing(gateway: GatewayProcess, kafka: Embed
     assert refusal(shop.describe_consumer_groups(["acl-readers-classic"])["acl-readers-classic"]) == (
         KafkaError.GROUP_AUTHORIZATION_FAILED
     )
-    end = shop.list_offsets({TopicPartition(ORDERS, 0): OffsetSpec.latest()}, request_timeout=300)
-    assert end[TopicPartition(ORDERS, 0)].result(600).offset >= 0  # Write implies Describe
-    assert set(shop.list_topics(timeout=300).topics) == {ORDERS}
+    end = shop.list_offsets({TopicPartition(ORDERS, 0): OffsetSpec.latest()}, request_timeout=PATIENCE_S)
+    assert end[TopicPartition(ORDERS, 0)].result(PATIENCE_S).offset >= 0  # Write implies Describe
+    assert set(shop.list_topics(timeout=PATIENCE_S).topics) == {ORDERS}
     assert {ELSEWHERE, ORDERS} <= set(kafka.topics())
     assert "acl-made" not in kafka.topics()
 
@@ -332,9 +333,9 @@ def test_who_may_do_everything_does(
 ) -> None:
     admin = AdminClient(login(gateway, ADMIN))
     name = unique_name("acl-made")
-    admin.create_topics([NewTopic(name, 1, 1)], request_timeout=300)[name].result(600)
-    wait_until(lambda: name in admin.list_topics(timeout=300).topics, "the topic is there")
-    admin.delete_topics([name], request_timeout=300)[name].result(600)
+    admin.create_topics([NewTopic(name, 1, 1)], request_timeout=PATIENCE_S)[name].result(PATIENCE_S)
+    wait_until(lambda: name in admin.list_topics(timeout=PATIENCE_S).topics, "the topic is there")
+    admin.delete_topics([name], request_timeout=PATIENCE_S)[name].result(PATIENCE_S)
     wait_until(lambda: name not in kafka.topics(), "the topic is gone")
 
 
@@ -357,12 +358,14 @@ def test_the_jobs_topics_are_nobodys(gateway: GatewayProcess, open_gateway: Gate
         {"bootstrap.servers": open_gateway.bootstrap_servers, "log_level": 0},
     ):
         admin = AdminClient(settings)
-        topics = admin.list_topics(timeout=300).topics
+        topics = admin.list_topics(timeout=PATIENCE_S).topics
         assert ORDERS in topics
         assert ROWS not in topics
-        assert delivered({**settings, "message.timeout.ms": 300_000}, ROWS) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        patient = {**settings, "message.timeout.ms": PATIENCE_S * 1000}
+        assert delivered(patient, ROWS) == KafkaError.TOPIC_AUTHORIZATION_FAILED
         assert consumed(settings, ROWS, "acl-readers-of-rows") == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        assert refusal(admin.delete_topics([ROWS], request_timeout=300)[ROWS]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        deleted = admin.delete_topics([ROWS], request_timeout=PATIENCE_S)[ROWS]
+        assert refusal(deleted) == KafkaError.TOPIC_AUTHORIZATION_FAILED
         configs = ConfigResource(ConfigResource.Type.TOPIC, ROWS)
         assert refusal(admin.describe_configs([configs])[configs]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 

@@ -17,7 +17,7 @@ from tests.integration.java_tool import run_tool
 from tests.integration.secured_broker import SecuredBroker, login_of_gateway, secured_broker
 from tests.integration.secured_clients import OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -121,7 +121,7 @@ def test_what_passes_through_has_the_clients_rights(
     assert topic in alice.list_topics(timeout=30).topics
     assert topic not in mallory.list_topics(timeout=30).topics
     with pytest.raises(KafkaException) as refused:
-        mallory.create_topics([NewTopic("mine", 1)])["mine"].result(600)
+        mallory.create_topics([NewTopic("mine", 1)])["mine"].result(PATIENCE_S)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 

@@ -98,7 +98,7 @@ class Tools:
         return self._threads.submit(self._run, main_class, arguments)
 
     def share_groups(self, *arguments: str) -> Future[Said]:
-        return self.start(SHARE_GROUPS, *arguments, "--timeout", "600000")
+        return self.start(SHARE_GROUPS, *arguments, "--timeout", str(PATIENCE_S * 1000))
 
     def _run(self, main_class: str, arguments: tuple[str, ...]) -> Said:
         command = tool_command(main_class, ["--bootstrap-server", self._bootstrap_servers, *arguments])

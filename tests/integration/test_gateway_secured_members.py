@@ -18,6 +18,7 @@ from tests.integration.java_tool import run_tool
 from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
+from tests.integration.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +196,8 @@ def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Sec
             f'    username="{user}" password="{password}";\n'
         )
         server = ("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(settings))
-        return run("share-groups", *server, "--describe", "--group", "earliest-none", "--timeout", "600000")
+        described = ("--describe", "--group", "earliest-none", "--timeout", str(PATIENCE_S * 1000))
+        return run("share-groups", *server, *described)
 
     assert "Group earliest-none not found." in describe(ALICE, "alice's secret").err
     assert (

@@ -24,7 +24,7 @@ from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.secured_clients import CERTIFIED, MTLS, OAUTHBEARER, PASSWORDS, Secrets
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 from tests.self_signed import make_pems
 
 ACL = [
@@ -76,7 +76,7 @@ class Login:
 
 
 def partitions(admin: AdminClient, topic: str) -> int:
-    topics = admin.list_topics(timeout=300).topics
+    topics = admin.list_topics(timeout=PATIENCE_S).topics
     return len(topics[topic].partitions) if topic in topics else 0
 
 
@@ -85,7 +85,7 @@ def test_a_login_over_tls(gateway: GatewayProcess, secrets: Path, mechanism: str
     login = Login(gateway, secrets, "admin", mechanism, "admin's secret")
     admin = AdminClient(login.settings)
     name = f"made-over-{mechanism.lower()}"
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(600)
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(PATIENCE_S)
     wait_until(lambda: partitions(admin, name) == 2, "the broker learns of the topic")
     producer = Producer(login.settings)
     producer.produce(name, b"record")
@@ -109,7 +109,7 @@ def test_a_client_that_knows_no_sasl_authenticate(gateway: GatewayProcess, secre
     try:
         admin = AdminClient(Login(gateway, secrets, "admin", mechanism, "admin's secret").settings)
         internal = {"__consumer_offsets", "__transaction_state"}  # topics() leaves these out
-        assert consumer.topics() == admin.list_topics(timeout=300).topics.keys() - internal
+        assert consumer.topics() == admin.list_topics(timeout=PATIENCE_S).topics.keys() - internal
     finally:
         consumer.close()
 
@@ -197,12 +197,14 @@ def test_a_reader_sees_his_topics_and_makes_none(
     topic = new_topic(partitions=3)
     kafka.create_topic(hidden := f"hidden-{topic}")
     reader = AdminClient(Login(gateway, secrets, "reader", "SCRAM-SHA-512", "reader's secret").settings)
-    topics = reader.list_topics(timeout=300).topics
+    topics = reader.list_topics(timeout=PATIENCE_S).topics
     assert topic in topics
     assert hidden not in topics
     assert len(topics[topic].partitions) == 3
-    assert reader.list_topics(hidden, timeout=300).topics[hidden].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    of_hidden = reader.list_topics(hidden, timeout=PATIENCE_S).topics[hidden]
+    assert of_hidden.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    another = f"{topic}-too"
     with pytest.raises(KafkaException) as refused:
-        reader.create_topics([NewTopic(f"{topic}-too", 1, 1)], request_timeout=300)[f"{topic}-too"].result(600)
+        reader.create_topics([NewTopic(another, 1, 1)], request_timeout=PATIENCE_S)[another].result(PATIENCE_S)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert f"{topic}-too" not in kafka.topics()
+    assert another not in kafka.topics()

@@ -84,7 +84,7 @@ def test_transactional_producer(
         bootstrap_servers=kafka.bootstrap_servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
-        consumer_timeout_ms=600_000,
+        consumer_timeout_ms=int(PATIENCE_MS),
     )
     try:
         committed.assign([TopicPartition(topic, 0)])

@@ -23,7 +23,7 @@ from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.storage import read_group
 from tests.harness.share_group_job import ShareGroupJobRun
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
@@ -130,7 +130,7 @@ def test_an_administrator_needs_a_gateway_only(
         options = ["--bootstrap-server", gateway.bootstrap_servers, "--group", group_id]
         return CliRunner().invoke(app, [command, *options, *arguments])
 
-    with ShareGroupAdmin(gateway.bootstrap_servers, timeout_ms=600_000) as admin:
+    with ShareGroupAdmin(gateway.bootstrap_servers, timeout_ms=PATIENCE_S * 1000) as admin:
         with pytest.raises(GroupIdNotFoundError, match=f"Group {group_id} does not exist"):
             admin.invoke_consumer_rebalance(group_id)
         assert isinstance(admin.remove_members(group_id, ["nobody"])[Named("nobody")], UnknownMemberIdError)
@@ -169,7 +169,7 @@ def test_members_of_the_brokers_groups_leave_there(
     kafka.create_topic(topic, partitions=1)
     consumer = KafkaConsumer(topic, bootstrap_servers=gateway.bootstrap_servers, group_id=group_id)
     wait_until(lambda: consumer.poll(100) == {} and bool(consumer.assignment()), "the consumer has joined")
-    with ShareGroupAdmin(gateway.bootstrap_servers, timeout_ms=600_000) as admin:
+    with ShareGroupAdmin(gateway.bootstrap_servers, timeout_ms=PATIENCE_S * 1000) as admin:
         assert isinstance(admin.remove_members(group_id, ["nobody"])[Named("nobody")], UnknownMemberIdError)
         with pytest.raises(GroupIdNotFoundError):
             admin.invoke_consumer_rebalance(group_id)

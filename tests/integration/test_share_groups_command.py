@@ -16,7 +16,7 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.command_line import Said, run
 from tests.integration.served import Served
 from tests.integration.share_members import Group, Record
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.gateway_process import GatewayProcess
@@ -33,7 +33,7 @@ class Commands:
         self._server = ("--bootstrap-server", bootstrap_servers)
 
     def share_groups(self, *arguments: str) -> Said:
-        return run("share-groups", *self._server, *arguments, "--timeout", "600000")
+        return run("share-groups", *self._server, *arguments, "--timeout", str(PATIENCE_S * 1000))
 
     def configs(self, *arguments: str) -> Said:
         return run("configs", *self._server, *arguments)

@@ -14,7 +14,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.storage.reading.state_table import read_states
 from sharegroup.types import AcquiredRange, SharePartitionKey
 from tests.harness.raw_member import RawMember, RequestClient
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE_S, wait_until
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_group_starts_at_the_end_by_default_but_at_the_beginning_of_partitions
 
     admin.create_partitions({topic: 2})
     wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 2, "the broker learns of it")
-    admin.wait_for_topics([topic], timeout_ms=600_000)
+    admin.wait_for_topics([topic], timeout_ms=PATIENCE_S * 1000)
     later = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)  # the other one still knows the old metadata
     produce(later, topic, 7, partition=1)
     later.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import resource
 import socket
 import struct
@@ -174,14 +173,17 @@ async def test_an_address_with_an_override_is_not_limited_by_what_is_for_any(ser
 
 
 async def test_who_connects_too_often_is_refused(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
-    _, client = await serve({"gateway.max.connection.creation.rate.per.ip": 3})
+    gateway, client = await serve({"gateway.max.connection.creation.rate.per.ip": 3})
     begin = asyncio.get_running_loop().time()
-    served = 0
-    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-        while await (await client.another().connect()).is_served():
-            served += 1
+    served = refused = 0
+    while refused < 27:
+        try:
+            served += await (await client.another().connect()).is_served()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            refused += 1
     elapsed_s = asyncio.get_running_loop().time() - begin
     assert 3 <= served <= 3 * (1 + elapsed_s)
+    assert len(gateway.parts.connections) == served
     lines = [record.message for record in caplog.records if "rejected a connection" in record.message]
     assert len(lines) == 1
     assert "gateway.max.connection.creation.rate.per.ip" in lines[0]
