@@ -136,7 +136,7 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 @pytest.fixture(scope="session")
 def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
     """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
-    from sharegroup.testing.embedded_kafka import free_port
+    from sharegroup.testing.ports import free_port
     from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
     directory, shown = (

@@ -1,7 +1,6 @@
 """The processes of the demo, each with its log in var/demo, and the demo's records."""
 
 import json
-import socket
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +10,9 @@ from typing import ClassVar
 from sharegroup.spark.jars import QUICK_START
 from sharegroup.spark.local_spark import local_master, local_settings, pyspark_environment
 from sharegroup.testing.class_archive import SPARK
-from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "var" / "demo"
@@ -57,9 +57,7 @@ def write_config(bootstrap_servers: str) -> None:
 
 def broker() -> EmbeddedKafka:
     """Return a broker on a free port. It is not started yet."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return EmbeddedKafka(port=probe.getsockname()[1])
+    return EmbeddedKafka(port=free_port())
 
 
 def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:

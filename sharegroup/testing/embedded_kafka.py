@@ -14,7 +14,6 @@ started processes never outlive the process that starts them (`guarded_process`)
 import base64
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import signal
@@ -37,14 +36,10 @@ from sharegroup.kafka_clients.cluster_description import describe_cluster
 from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
 from sharegroup.testing.class_archive import BROKER
 from sharegroup.testing.guarded_process import GuardedProcess
+from sharegroup.testing.ports import HOST, free_port
 
-HOST = "127.0.0.1"  # not localhost, for which clients would try ::1 first, where the broker does not listen
 START_DEADLINE_S = 240.0
 LOG_TAIL_LINES = 30
-PORT_ATTEMPTS = 3
-#: Ports for brokers. They are below the ports that systems assign to outgoing connections, so that the port of a
-#: stopped broker is still free at its restart.
-_PORTS = range(10_000, 30_000)
 #: {supported Kafka release: its configuration in conf/ivy.xml}. Releases from 4.3 on have share groups.
 VERSIONS = {"4.4": "broker-4.4", "4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
 #: Releases that need a ZooKeeper, because KRaft was only a preview in these releases.
@@ -58,10 +53,6 @@ class EmbeddedKafkaError(RuntimeError):
 
     If the broker has written a log, the message contains the end of this log.
     """
-
-
-class _PortTaken(EmbeddedKafkaError):
-    """A port that had been free was taken by another process before the broker listened on it."""
 
 
 class Quorum(NamedTuple):
@@ -132,7 +123,6 @@ class EmbeddedKafka:
         self._first = join
         self._quorum = quorum
         self._has_files = False
-        self._port_is_ours = port == 0
         self._data_dir = data_dir
         self._overrides = dict(properties or {})
         self._features = dict(features or {})
@@ -171,7 +161,7 @@ class EmbeddedKafka:
         """Format the storage, start the broker and wait until it responds to a Metadata request.
 
         Raises:
-            EmbeddedKafkaError: the broker ended or did not respond within 60 s. The log is kept.
+            EmbeddedKafkaError: the broker ended or did not respond within 240 s. The log is kept.
             JarsError: there is no Java, or Kafka's JARs could not be resolved.
         """
         if self._broker is not None:
@@ -179,20 +169,14 @@ class EmbeddedKafka:
         logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
         archive = BROKER.options() if self._conf == "broker" else ()
         command = [java(), *archive, "-cp", os.pathsep.join(str(jar) for jar in jars(self._conf)), *logging]
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            try:
-                self._start_once(command)
-                self._has_files = True
-                return
-            except BaseException as error:
-                again = isinstance(error, _PortTaken) and self._port_is_ours and attempt < PORT_ATTEMPTS
-                self._end_processes()
-                if self._has_files:  # it has run before, so others use its ports
-                    raise
-                self._remove_files(keep_log=isinstance(error, Exception) and not again)  # not for Ctrl-C
-                if not again:
-                    raise
-                self.port, self.controller = 0, ""
+        try:
+            self._start_processes(command)
+        except BaseException as error:
+            self._end_processes()
+            if not self._has_files:  # otherwise, it has run before, and may start again
+                self._remove_files(keep_log=isinstance(error, Exception))  # not for Ctrl-C
+            raise
+        self._has_files = True
 
     def stop(self, keep_log: bool = False) -> None:
         """Stop the broker with SIGTERM, or with SIGKILL if it does not end in time. Remove its temporary files.
@@ -278,7 +262,7 @@ class EmbeddedKafka:
 
     # -- start
 
-    def _start_once(self, java_command: list[str]) -> None:
+    def _start_processes(self, java_command: list[str]) -> None:
         if not self._has_files:
             self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
         self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -404,7 +388,7 @@ class EmbeddedKafka:
             except subprocess.TimeoutExpired:
                 continue
             if "Address already in use" in self._log_text(self._log_begin):
-                raise self._failed("a port is taken", _PortTaken)
+                raise self._failed("a port is taken")
             raise self._failed(f"the broker ended with exit code {code}")
 
     def _is_ready(self) -> bool:
@@ -462,23 +446,14 @@ class EmbeddedKafka:
     def _log_text(self, since: int = 0) -> str:
         return self.log_path.read_bytes()[since:].decode(errors="replace")
 
-    def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
+    def _failed(self, what: str) -> EmbeddedKafkaError:
         tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
-        return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
+        return EmbeddedKafkaError(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
 
 
 def new_cluster_id() -> str:
     """Return a random cluster id. All nodes of a cluster must be formatted with the same id."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago. This is for servers that cannot choose a free port themselves."""
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            port = secrets.choice(_PORTS)
-            probe.bind((HOST, port))
-            return port
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:

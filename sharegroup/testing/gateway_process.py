@@ -7,21 +7,18 @@
 """
 
 import re
-import secrets
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from sharegroup.testing.embedded_kafka import HOST
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import free_ports
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
-#: Possible base ports, and the number of ports from a base port on that must be free. All these ports are below the
-#: ports that systems assign, so that no other process gets one of them while a gateway is stopped.
-_BASES, _PORTS = range(10_000, 30_000), 10
+#: The number of ports of a gateway: one before its base port, the base port, and one for each broker id from 1 to 9.
+_PORTS = 11
 
 
 class GatewayProcess(LoggedProcess):
@@ -58,22 +55,9 @@ class GatewayProcess(LoggedProcess):
 
 
 def free_base_port() -> int:
-    """Return a base port for a gateway that was free a moment ago.
+    """Return a base port for a gateway. It belongs to this process (`ports.py`).
 
-    The port before it (the gateway's standby port) and the next nine ports (for brokers with the ids 1 to 9) were free
-    too.
+    The port before it (the gateway's standby port) and the next nine ports (for brokers with the ids 1 to 9) are free
+    and belong to this process too.
     """
-    while True:
-        base = secrets.choice(_BASES)
-        if all(_is_free(port) for port in range(base - 1, base + _PORTS)):
-            return base
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
+    return free_ports(_PORTS)[1]

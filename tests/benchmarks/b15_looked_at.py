@@ -8,7 +8,8 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from sharegroup.testing.embedded_kafka import EmbeddedKafka, free_port
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.ports import free_port
 from tests.benchmarks.b1_batch_time import parts
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.open_pages import OpenPages

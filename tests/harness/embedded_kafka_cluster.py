@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka, Quorum, create_topic, free_port, new_cluster_id
+from sharegroup.testing.embedded_kafka import EmbeddedKafka, Quorum, create_topic, new_cluster_id
+from sharegroup.testing.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from typing import Self

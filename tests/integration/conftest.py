@@ -30,7 +30,7 @@ NewTopic = Callable[..., str]
 @pytest.fixture(scope="session")
 def gateway_metrics_port() -> int:
     """Where `gateway` shows its metrics."""
-    from sharegroup.testing.embedded_kafka import free_port
+    from sharegroup.testing.ports import free_port
 
     return free_port()
 

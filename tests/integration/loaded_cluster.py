@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.ports import free_port
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.steady_load import SteadyLoad

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.testing.embedded_kafka import HOST
+from sharegroup.testing.ports import HOST
 
 _LOCK = Path(tempfile.gettempdir()) / "sharegroup-named-ports.lock"
 

@@ -11,8 +11,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import free_port
 
 PROGRAMS = ("prometheus", "promtool")
 

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka, free_port
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.ports import HOST, free_port
 from tests.integration.secured_clients import OAUTHBEARER, Secrets
 from tests.unit.gateway.logins import AUDIENCE, ISSUER
 

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from sharegroup.testing import embedded_kafka
 from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 
 pytestmark = pytest.mark.thorough
@@ -112,18 +111,6 @@ def test_a_port_that_someone_else_has_is_an_error_that_says_so(kafka: EmbeddedKa
         EmbeddedKafka(port=kafka.port).start()
 
     assert is_open(kafka.port)
-
-
-def test_a_free_port_that_is_taken_before_the_broker_has_it_is_replaced(
-    kafka: EmbeddedKafka, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free_port = embedded_kafka.free_port
-    ports = iter([kafka.port])
-    monkeypatch.setattr(embedded_kafka, "free_port", lambda: next(ports, None) or free_port())
-
-    with EmbeddedKafka() as second:
-        assert second.port != kafka.port
-        assert list(logs.glob("*/kafka.log")) == [second.log_path]
 
 
 def test_a_broker_that_was_killed_is_reported_at_the_end(logs: Path) -> None:

@@ -17,7 +17,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
+from sharegroup.cli.servers.gateway_workers import PORTS_EACH
 from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.ports import free_ports
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -82,7 +84,8 @@ def pair(config: Path, tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_workers_are_gateways_that_know_each_other_and_end_together(config: Path, tmp_path: Path) -> None:
-    with GatewayProcess(config, tmp_path / "workers.log", options=["--workers=2"]) as first:
+    port = free_ports(2 * PORTS_EACH)[1]  # the first is its standby port
+    with GatewayProcess(config, tmp_path / "workers.log", port=port, options=["--workers=2"]) as first:
         wait_until(lambda: len(brokers_told(first)) == 2, "a worker names the other one as a standby")
         assert first.terminate() == 0
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import free_port
 from tests.integration.java_tool import tool_command
 from tests.integration.metric_scrapes import Scrape, get
 from tests.integration.share_members import Group, Record, keys, once

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import AcknowledgeType
 
-from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.ports import free_port
 from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.metric_scrapes import Scrape
 from tests.integration.share_members import Group, Record

@@ -17,8 +17,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.spark.jars import IVY_XML
 from sharegroup.testing.delivery_audit import audit, progress
-from sharegroup.testing.embedded_kafka import HOST
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import HOST
 from tests.harness.submitted_job import ROOT
 from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until

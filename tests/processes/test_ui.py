@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from sharegroup.cli.servers.page_process import running_page
 from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.security.authentication.credentials import hash_password
-from sharegroup.testing.embedded_kafka import free_port
+from sharegroup.testing.ports import free_port
 from sharegroup.testing.samples.sample_history import GROUP_ID, TOPIC, write_sample_history
 from sharegroup.ui.data.logs import Payload
 from sharegroup.ui.server import PageServer, PageUnavailableError
