@@ -18,6 +18,11 @@ HOST = "127.0.0.1"  # not localhost, for which clients would try ::1 first, wher
 #: has the port of a stopped server when this server starts again.
 _PORTS = range(10_000, 30_000)
 
+#: The index in `_PORTS` at which this process looks first. It differs by process, so few attempts are needed. Within a
+#: process it is the same for each choice, so the chosen ports leave no small gaps.
+_START = secrets.randbelow(len(_PORTS))
+_LOCK_PATH = Path(tempfile.gettempdir()) / f"sharegroup-ports-{os.getuid()}.lock"
+
 _mutex = threading.Lock()
 _chosen: set[int] = set()
 
@@ -33,10 +38,9 @@ def free_ports(count: int) -> range:
     Raises OSError if there are not enough free ports.
     """
     firsts = _PORTS[: len(_PORTS) - count + 1]
-    start = secrets.randbelow(len(firsts))
     with _mutex:
-        for offset in range(len(firsts)):
-            first = firsts[(start + offset) % len(firsts)]
+        for place in range(len(firsts)):
+            first = firsts[(_START + place) % len(firsts)]
             ports = range(first, first + count)
             if _chosen.isdisjoint(ports) and _lock(ports):
                 if all(map(_is_free, ports)):
@@ -52,8 +56,9 @@ def _lock(ports: range) -> bool:
 
     The system removes the locks when this process ends.
     """
+    descriptor = _lock_file()
     try:
-        fcntl.lockf(_lock_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, len(ports), ports.start)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, len(ports), ports.start)
     except (BlockingIOError, PermissionError):
         return False
     return True
@@ -62,8 +67,7 @@ def _lock(ports: range) -> bool:
 @functools.cache
 def _lock_file() -> int:
     """Return the descriptor of the lock file. It stays open: if a process closes the file, it loses its locks."""
-    path = Path(tempfile.gettempdir()) / f"sharegroup-ports-{os.getuid()}.lock"
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return os.open(_LOCK_PATH, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _is_free(port: int) -> bool:

@@ -7,8 +7,10 @@
 (spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import pyspark
 
@@ -24,7 +26,11 @@ class SubmittedJobError(LoggedProcessError):
 
 
 class SubmittedJob(LoggedProcess):
-    """A submitted job. `script` is relative to the checkout; `conf` is passed to spark-submit as `--conf`."""
+    """A submitted job. `script` is relative to the checkout; `conf` is passed to spark-submit as `--conf`.
+
+    The temporary files of its JVM are in a directory beside the log: a killed JVM does not remove them, and they have
+    25 MB.
+    """
 
     error = SubmittedJobError
 
@@ -41,6 +47,9 @@ class SubmittedJob(LoggedProcess):
         driver_memory: str = "1g",
     ) -> None:
         settings = {**local_settings(), **(conf or {})}
+        self._temporary = log_path.with_name(f"{log_path.stem}-temporary")
+        settings["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={self._temporary}"
+        settings["spark.local.dir"] = str(self._temporary)
         command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
@@ -51,3 +60,8 @@ class SubmittedJob(LoggedProcess):
             environment={**python_environment(), **(environment or {})},
             working_directory=working_directory,
         )
+
+    def start(self) -> Self:
+        shutil.rmtree(self._temporary, ignore_errors=True)  # of the process before
+        self._temporary.mkdir()
+        return super().start()

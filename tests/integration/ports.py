@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from sharegroup.testing.ports import HOST
 
-_LOCK = Path(tempfile.gettempdir()) / "sharegroup-named-ports.lock"
+_LOCK = Path(tempfile.gettempdir()) / f"sharegroup-named-ports-{os.getuid()}.lock"
 
 
 @contextmanager

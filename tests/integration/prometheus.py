@@ -22,15 +22,20 @@ def programs(directory: Path) -> dict[str, str] | None:
     installed: that needs no rights, and starts no service."""
     found = {name: shutil.which(name) for name in PROGRAMS}
     if not all(found.values()) and shutil.which("apt-get") and shutil.which("dpkg"):
-        fetched = subprocess.run(
-            ["apt-get", "download", "prometheus"], cwd=directory, capture_output=True, timeout=120, check=False
-        )
-        for package in directory.glob("prometheus_*.deb") if fetched.returncode == 0 else ():
+        for package in directory.glob("prometheus_*.deb") if _is_downloaded(directory) else ():
             subprocess.run(
                 ["dpkg", "-x", package.name, "."], cwd=directory, capture_output=True, timeout=120, check=True
             )
             found = {name: str(directory / "usr" / "bin" / name) for name in PROGRAMS}
     return {name: path for name, path in found.items() if path} if all(found.values()) else None
+
+
+def _is_downloaded(directory: Path) -> bool:
+    command = ["apt-get", "download", "prometheus"]
+    try:
+        return subprocess.run(command, cwd=directory, capture_output=True, timeout=120, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 class Prometheus(LoggedProcess):

@@ -10,20 +10,18 @@ It checks signatures, and a PUT with `If-None-Match: *` makes an object or fails
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sharegroup.spark.jars import QUICK_START, jars, java
 from sharegroup.testing.logged_process import LoggedProcess
+from sharegroup.testing.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from typing import Self
 
-_HOST = "127.0.0.1"
 _LISTENING = "ServerConnector@"
-_PORT = re.compile(rf"{re.escape(_HOST)}:(\d+)")
 _LOG = """\
 <configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
@@ -42,7 +40,7 @@ class S3Server(LoggedProcess):
         self._access_key, self._secret_key = access_key, secret_key
         self._directory, self._buckets = directory, directory / "buckets"
         self._buckets.mkdir()
-        self._port = 0
+        self._port = free_port()
         settings, log = directory / "s3proxy.properties", directory / "logback.xml"
         log.write_text(_LOG)
         class_path = ":".join(str(jar) for jar in jars("s3-server"))
@@ -55,24 +53,21 @@ class S3Server(LoggedProcess):
     def start(self) -> Self:
         """Start the process; returns when its port is open. Raises LoggedProcessError."""
         self._settings.write_text(
-            f"s3proxy.endpoint=http://{_HOST}:{self._port}\n"
+            f"s3proxy.endpoint=http://{HOST}:{self._port}\n"
             "s3proxy.authorization=aws-v4\n"
             f"s3proxy.identity={self._access_key}\n"
             f"s3proxy.credential={self._secret_key}\n"
             "jclouds.provider=filesystem-nio2\n"
             f"jclouds.filesystem.basedir={self._buckets}\n"
         )
-        line = self._start_until(_LISTENING)
-        found = _PORT.search(line)
-        assert found, line
-        self._port = int(found[1])
+        self._start_until(_LISTENING)
         return self
 
     @property
     def options(self) -> dict[str, str]:
         """As `tables.storage.options` has them, and `storage_options`."""
         return {
-            "AWS_ENDPOINT_URL": f"http://{_HOST}:{self._port}",
+            "AWS_ENDPOINT_URL": f"http://{HOST}:{self._port}",
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": self._access_key,

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 EXAMPLES = ROOT / "examples"
-ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
+#: Options for the outer pytest are not for the pytest of an example.
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
 
 
 def run(*command: str) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from traitlets.config import Config
 
+from sharegroup.testing.ports import free_port
 from tests.params import thorough
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -19,7 +21,9 @@ TO_RUN = [*thorough(NOTEBOOKS[0]), *NOTEBOOKS[1:]]
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     patience = {"timeout": 600, "startup_timeout": 600, "iopub_timeout": 600, "raise_on_iopub_timeout": True}
-    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, **patience).execute()
+    ports = {f"{channel}_port": free_port() for channel in ("shell", "iopub", "stdin", "hb", "control")}
+    config = Config(KernelManager={"cache_ports": False, **ports})
+    NotebookClient(notebook, config=config, resources={"metadata": {"path": str(tmp_path)}}, **patience).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     plots = [output for output in outputs if "image/png" in output.get("data", {})]
     asked = [cell for cell in notebook.cells if "plt.show()" in cell.source]
