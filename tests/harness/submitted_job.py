@@ -28,8 +28,7 @@ class SubmittedJobError(LoggedProcessError):
 class SubmittedJob(LoggedProcess):
     """A submitted job. `script` is relative to the checkout; `conf` is passed to spark-submit as `--conf`.
 
-    The temporary files of its JVM are in a directory beside the log: a killed JVM does not remove them, and they have
-    25 MB.
+    Its temporary files are in a directory beside the log, because a killed job does not remove them (30 MB).
     """
 
     error = SubmittedJobError
@@ -57,7 +56,7 @@ class SubmittedJob(LoggedProcess):
             "job",
             [*command, str(ROOT / script), *arguments],
             log_path,
-            environment={**python_environment(), **(environment or {})},
+            environment={**python_environment(), "TMPDIR": str(self._temporary), **(environment or {})},
             working_directory=working_directory,
         )
 
