@@ -96,6 +96,10 @@ class AcknowledgementRound:
         """Whether all rows have a response."""
         return not self._open
 
+    def awaits(self, request_id: str) -> bool:
+        """Return whether a row of this round with this id has no response yet."""
+        return request_id in self._open
+
     def due_requests(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to send now: new rows, and rows that must be sent again.
 

@@ -234,7 +234,8 @@ class MemberLogic:
 
     def mark_appended(self, requests: Sequence[Request], now_ms: int) -> None:
         """Record that the broker has appended these requests to the request topics."""
-        if has_renewal(requests) and self.holdings.running is not None:
+        is_current = self.renewal is not None and any(self.renewal.awaits(request.id) for request in requests)
+        if is_current and self.holdings.running is not None:
             self.holdings.running.mark_renewal_appended(self.holdings.brokers_ms(now_ms))
 
     def stop_offering(self, now_ms: int) -> None:

@@ -22,12 +22,14 @@ class FetchStep(NamedTuple):
         epoch: the epoch of the session.
         offsets: {partition: offset to fetch}, for partitions that are new or whose offset has changed.
         forgotten: partitions that the broker must remove from the session.
+        all_offsets: {partition: offset to fetch}, for all partitions of the session. The response is for these offsets.
     """
 
     session_id: int
     epoch: int
     offsets: dict[CacheKey, int]
     forgotten: list[CacheKey]
+    all_offsets: dict[CacheKey, int]
 
 
 class FetchSession:
@@ -68,7 +70,7 @@ class FetchSession:
         changed = {key: offset for key, offset in self._offsets.items() if self._sent.get(key) != offset}
         forgotten = [key for key in self._sent if key not in self._offsets]
         self._sent = dict(self._offsets)
-        return FetchStep(self._session_id, self._epoch, changed, forgotten)
+        return FetchStep(self._session_id, self._epoch, changed, forgotten, self._sent)
 
     def on_response(self, session_id: int) -> None:
         """Advance the epoch after a response without an error.
@@ -83,4 +85,4 @@ class FetchSession:
     def reset(self) -> None:
         """Make the next request begin a new session, because the broker no longer has the current one."""
         self._session_id, self._epoch = NO_SESSION, 0
-        self._sent.clear()
+        self._sent = {}

@@ -30,6 +30,7 @@ from sharegroup.gateway.records.log_reader import (
     chunk_from,
     fetch_partition,
 )
+from sharegroup.gateway.records.record_batches import CorruptRecordBatch
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
@@ -198,7 +199,11 @@ class TailReader:
             topic_id = ids.get(topic.topic) if topic.topic else topic.topic_id
             if topic_id is not None:
                 for found in topic.partitions:
-                    self._apply(session, CacheKey(topic_id, found.partition_index, read_committed), found)
+                    key = CacheKey(topic_id, found.partition_index, read_committed)
+                    # Otherwise the partition was removed during the read, and perhaps added at another offset. A chunk
+                    # that was read from one offset and stored for another would hide records.
+                    if session.offset(key) == step.all_offsets.get(key):
+                        self._apply(session, key, found)
         for key in failing:
             if session.offset(key) is not None:  # otherwise its read has failed again
                 self._failed_s.pop(key, None)
@@ -245,10 +250,21 @@ class TailReader:
         elif found.error_code:  # the broker does not lead the partition or does not know it
             session.remove(key)
             self._retry_later(position, offset)
-        elif (chunk := chunk_from(found, offset, key.read_committed)) is not None:
-            self._cache.insert(key, chunk)
-            session.set_offset(key, chunk.last_offset + 1)
-            self._on_read(key, chunk.last_offset + 1)
+        else:
+            try:
+                chunk = chunk_from(found, offset, key.read_committed)
+            except CorruptRecordBatch as error:
+                logger.warning(
+                    "%(topic)s-%(partition)d: failed to read the end of the log: %(error)s",
+                    LogFields(topic=position.topic.name, partition=position.partition, error=error),
+                )
+                self.remove(key)
+                self._on_lost(key)
+                return
+            if chunk is not None:
+                self._cache.insert(key, chunk)
+                session.set_offset(key, chunk.last_offset + 1)
+                self._on_read(key, chunk.last_offset + 1)
 
 
 class _BrokerTails:

@@ -38,9 +38,15 @@ class AssignedDelivery:
         """Return the lease of a member; an invalid lease if none is stored."""
         return self._leases.get(member.key.group_id, member.client_member_id)
 
-    def deliver(self, member: MemberPartition, acquired: Sequence[AcquiredRange], assigned: Assigned) -> None:
-        """Buffer records for the member. If the member's lease had ended before the append, return them to the job."""
-        if self.lease(member).is_valid_at(assigned.append_ms):
+    def deliver(
+        self, member: MemberPartition, lease: Lease, acquired: Sequence[AcquiredRange], assigned: Assigned
+    ) -> None:
+        """Buffer records for the member. If its lease had ended before the append, return them to the job.
+
+        `lease` is the member's lease when it was chosen. If the member has left and joined again since, the job has
+        released these records, although the member's new lease is valid.
+        """
+        if lease.is_valid_at(assigned.append_ms):
             deadline_ms = assigned.append_ms + assigned.lock_duration_ms
             member.add_assigned(acquired, deadline_ms, assigned.read_committed)
             records = sum(last - first + 1 for first, last, _ in acquired)

@@ -55,7 +55,6 @@ class PartitionReservation:
         self._epochs = epochs
         self.epoch = next(epochs)
         self.read_committed = False
-        self.record_lock_duration_ms = self.static_record_lock_duration_ms = 0
         #: The log end offset in the job's response, from which the gateway reads the log; -1 if unknown.
         self.log_end_offset = -1
         self._reserved: RangeMap[None] = RangeMap()
@@ -131,8 +130,6 @@ class PartitionReservation:
         self._slice = self.unused_count = _count(self._reserved)
         self.log_end_offset = response.log_end_offset
         self.read_committed = response.read_committed
-        self.record_lock_duration_ms = response.record_lock_duration_ms
-        self.static_record_lock_duration_ms = response.static_record_lock_duration_ms
         return True
 
     def record_failure(self, request_id: str, now_ms: int) -> None:

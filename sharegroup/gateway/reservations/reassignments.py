@@ -116,7 +116,8 @@ class Reassignments:
         lock_ms = config.record_lock_duration_ms
         if receiver.is_static:
             lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
-        valid_until_ms = min(valid_until_ms, self._delivery.lease(receiver).deadline_ms - 1)
+        receiver_lease = self._delivery.lease(receiver)
+        valid_until_ms = min(valid_until_ms, receiver_lease.deadline_ms - 1)
         acquired = _within(released, assignment.ranges)
         row = member.reassignment(acquired, receiver, lock_ms, valid_until_ms)
         try:
@@ -125,7 +126,8 @@ class Reassignments:
             return None  # the caller's release fails in the same way, and the member receives the error
         self._on_served(receiver)
         is_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
-        task = quiet_task(self._deliver(receiver, row, appended, self._delivery.lease(member), is_committed))
+        leases = self._delivery.lease(member), receiver_lease
+        task = quiet_task(self._deliver(receiver, row, appended, *leases, is_committed))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
         return Reassignment(row, task)
@@ -136,6 +138,7 @@ class Reassignments:
         row: ReassignRequest,
         appended: asyncio.Future[int],
         lease: Lease,
+        receiver_lease: Lease,
         read_committed: bool,
     ) -> int:
         """Add the records to the receiver's buffer if the job will certainly apply the row.
@@ -148,7 +151,8 @@ class Reassignments:
         if not (0 <= append_ms <= row.valid_until_ms and lease.is_valid_at(append_ms)):
             return append_ms
         acquired = [AcquiredRange(first, last, count + 1) for first, last, count in row.acquired]
-        self._delivery.deliver(receiver, acquired, Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s))
+        assigned = Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s)
+        self._delivery.deliver(receiver, receiver_lease, acquired, assigned)
         return append_ms
 
 

@@ -144,6 +144,13 @@ class ReservedDelivery:
             if now_ms >= partition.quiet_until_ms:
                 self._upkeep(partition, now_ms)
         self._renew_leases(now_ms)
+        self._forget_leases()
+
+    def _forget_leases(self) -> None:
+        """Remove the leases of members of groups of which this gateway serves no share-partition any more."""
+        if self._leases_of:
+            served = {key.group_id for key in self._partitions}
+            self._leases_of = {group: leases for group, leases in self._leases_of.items() if group in served}
 
     def _upkeep(self, partition: ReservedPartition, now_ms: int) -> None:
         is_waiting = bool(self._waiting(partition, now_ms))
@@ -378,11 +385,12 @@ class ReservedDelivery:
         Returns False if the row cannot be sent. The offsets then stay unused.
         """
         reservation, member = partition.reservation, assignment.member
-        lock_ms = reservation.record_lock_duration_ms
+        config = self._group_configs.group_config(partition.key.group_id)
+        lock_ms = config.record_lock_duration_ms
         if member.is_static:
-            lock_ms = reservation.static_record_lock_duration_ms
-        own_lease = self._own_lease(partition.key.group_id)
-        valid_until_ms = min(own_lease.end_ms, self._assigned.lease(member).deadline_ms - 1)
+            lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
+        own_lease, lease = self._own_lease(partition.key.group_id), self._assigned.lease(member)
+        valid_until_ms = min(own_lease.end_ms, lease.deadline_ms - 1)
         row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)
@@ -396,7 +404,7 @@ class ReservedDelivery:
         own_lease.record_assignment(self._job.now_ms())
         partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
         del partition.members[member]  # its next fetch waits behind the other members'
-        delivery = self._deliver(partition, member, row, appended, reservation.read_committed)
+        delivery = self._deliver(partition, member, lease, row, appended, reservation.read_committed)
         task = asyncio.ensure_future(delivery)
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
@@ -406,6 +414,7 @@ class ReservedDelivery:
         self,
         partition: ReservedPartition,
         member: MemberPartition,
+        lease: Lease,
         row: AssignRequest,
         appended: asyncio.Future[int],
         read_committed: bool,
@@ -413,9 +422,11 @@ class ReservedDelivery:
         """Add the records of an assignment to the member's buffer if the job will certainly apply the row.
 
         If the row was appended too late or the outcome of the append is unknown, the records are not sent. The rest of
-        the reservation is then returned to the job. The job may apply the row nevertheless. The records then become
+        the reservation is then returned to the job, also if all of it was used: if the row has no effect, the job still
+        holds its offsets for this gateway. The job may apply the row nevertheless. The records then become
         available when their locks expire. No row returns them, because the member may have acquired them from the job
-        since then. If the row was appended in time but the member has left, a row returns the records.
+        since then. If the row was appended in time but the member has left, a row returns the records. `lease` is the
+        member's lease when the row was sent: a member that has joined again since has another one.
         """
         chosen_s = asyncio.get_running_loop().time()
         try:
@@ -428,11 +439,15 @@ class ReservedDelivery:
             )
             append_ms = -1
         if not 0 <= append_ms <= row.valid_until_ms:
-            if partition.reservation.epoch == row.reservation_epoch:
+            is_current = partition.reservation.epoch == row.reservation_epoch
+            if not (is_current and partition.reservation.may_hold):  # otherwise, `_give_back` returns it
+                self._append_unreserve(self._unreserve_row(partition, row.reservation_epoch))
+            if is_current:
                 self._give_back(partition)
             return
         acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
-        self._assigned.deliver(member, acquired, Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s))
+        assigned = Assigned(append_ms, row.lock_duration_ms, read_committed, chosen_s)
+        self._assigned.deliver(member, lease, acquired, assigned)
 
     def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
         """Return the waiting members that are certainly in the group. Members served least recently come first."""

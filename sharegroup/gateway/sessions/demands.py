@@ -61,6 +61,11 @@ class FetchDemands:
         return now_ms >= max(self._not_before_ms, standing.sent_ms + lost_after_ms)
 
     @property
+    def unanswered(self) -> list[str]:
+        """The ids of the demands that have no response."""
+        return list(self._unanswered)
+
+    @property
     def is_standing(self) -> bool:
         return self._standing is not None
 

@@ -19,20 +19,22 @@ MAX_KEPT = 100_000
 class Lease:
     """The time until which a member is certainly in its group. After `end` was called, it is never valid again."""
 
-    __slots__ = ("_deadline_ms", "_is_over")
+    __slots__ = ("_deadline_ms", "_is_over", "member_epoch")
 
     def __init__(self) -> None:
         self._deadline_ms = -1
         self._is_over = False
+        #: The member's epoch in the newest response of the job; -1 before the first one.
+        self.member_epoch = -1
 
     @property
     def deadline_ms(self) -> int:
         """When the lease ends, in ms since the epoch; -1 before the first call of `extend` and after `end`."""
         return -1 if self._is_over else self._deadline_ms
 
-    def extend(self, deadline_ms: int) -> None:
+    def extend(self, deadline_ms: int, member_epoch: int = -1) -> None:
         """Set the end of the lease, in ms since the epoch. The newest value from the job replaces the previous one."""
-        self._deadline_ms = deadline_ms
+        self._deadline_ms, self.member_epoch = deadline_ms, member_epoch
 
     def end(self) -> None:
         """End the lease, because the member has left or timed out."""

@@ -98,7 +98,7 @@ class MemberPartition:
         self._job = job
         self.on_change = arrived
         self._demand_wait_ms = demand_wait_ms
-        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
+        self.set_lock_duration(lock_duration_ms)
         self._is_closed = self._is_released = False
         #: The id of the last demand, and the number of the job's responses to demands. A response to a demand that was
         #: replaced by a later one is not counted.
@@ -112,6 +112,10 @@ class MemberPartition:
         self.on_release: ReleaseHandler = lambda member, released, valid_until_ms: ()
         #: Called with the share-partition and the records that a micro-batch acquired for the member.
         self.on_acquired: Callable[[SharePartitionKey, Sequence[AcquiredRange]], None] = lambda key, acquired: None
+
+    def set_lock_duration(self, lock_duration_ms: int) -> None:
+        """Set the lock duration of the group, which may be altered."""
+        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
 
     @property
     def is_static(self) -> bool:
@@ -373,6 +377,8 @@ class MemberPartition:
         if self._is_closed:
             return
         self._is_closed = self._is_released = True
+        for demand_id in self.read_ahead.unanswered:  # their responses would be ignored
+            self._job.unsubscribe(demand_id)
         ahead = self.read_ahead.close()
         delivered = [OffsetRange(first, last) for first, last, _ in self.holdings]
         if len(delivered) > MAX_RANGES_PER_ROW:

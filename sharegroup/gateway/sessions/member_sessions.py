@@ -233,8 +233,9 @@ class MemberSessions:
         in_use = [part for part in self._all_partitions() if part.is_in_use]
         members = Counter(part.key for part in in_use)
         for part in in_use:
-            locks = self._group_configs.group_config(part.key.group_id).partition_max_record_locks
-            part.read_ahead.credit.share_locks(locks, members[part.key])
+            config = self._group_configs.group_config(part.key.group_id)
+            part.read_ahead.credit.share_locks(config.partition_max_record_locks, members[part.key])
+            part.set_lock_duration(config.record_lock_duration_ms)
 
     # -- metrics -------------------------------------------------------------------------------------------------------
 
@@ -262,7 +263,7 @@ class MemberSessions:
                 for served in self._served.values():
                     served.on_new_leader()
             case MemberLeftBroadcast():
-                self._on_member_left(row.group_id, row.member_id)
+                self._on_member_left(row.group_id, row.member_id, row.member_epoch)
             case TopicDeletedBroadcast():
                 try:
                     self._on_topic_deleted(parse_topic_id(row.topic_id))
@@ -272,7 +273,9 @@ class MemberSessions:
                         LogFields(topic_id=row.topic_id),
                     )
 
-    def _on_member_left(self, group_id: str, member_id: str) -> None:
+    def _on_member_left(self, group_id: str, member_id: str, member_epoch: int) -> None:
+        if member_epoch < self._leases.get(group_id, member_id).member_epoch:
+            return  # the member has joined again since, and this broadcast is read late or a second time
         self._leases.end(group_id, member_id)
         for served in self._served.values():
             for part in served.member_partitions:

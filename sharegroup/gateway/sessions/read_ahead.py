@@ -50,6 +50,11 @@ class ReadAhead:
         return self._buffer.size
 
     @property
+    def unanswered(self) -> list[str]:
+        """The ids of the demands without a response."""
+        return self._demands.unanswered
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a fetch of the client waits for records of this share-partition."""
         return self._is_waiting

@@ -94,7 +94,8 @@ class ReserveResponse(_Response):
     - `log_end_offset`: the last log end offset that the job has read, or -1 if it has not read one
     - `read_committed`: whether records must be read with isolation level read_committed
     - `retry_ms`: if `acquired` is empty, the time in ms after which the gateway may send the request again, else 0
-    - `record_lock_duration_ms`: the lock duration for records that are assigned to dynamic members
+    - `record_lock_duration_ms`: the lock duration for records that are assigned to dynamic members. Gateways of
+      this version use the group's config instead, which may have changed since the response.
     - `static_record_lock_duration_ms`: the lock duration for records that are assigned to static members
     """
 

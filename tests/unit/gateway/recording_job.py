@@ -45,6 +45,16 @@ class RecordingJob:
         self._ids = itertools.count()
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._failed: Callable[[], None] | None = None
+        #: {type of the next row: result of its append}
+        self._delayed: dict[type[SharePartitionRequest], asyncio.Future[int]] = {}
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._subscribers)
+
+    def delay_next(self, kind: type[SharePartitionRequest]) -> asyncio.Future[int]:
+        """Delay the append of the next row of this type until the test sets the result."""
+        return self._delayed.setdefault(kind, asyncio.get_running_loop().create_future())
 
     def new_id(self) -> str:
         return str(next(self._ids))
@@ -65,6 +75,8 @@ class RecordingJob:
         if self.append_ms is None:
             raise JobUnavailableError("away")
         self.rows.append(row)
+        if (delayed := self._delayed.pop(type(row), None)) is not None:
+            return delayed
         appended = asyncio.get_running_loop().create_future()
         if self.fail_next:
             self.fail_next = False

@@ -43,6 +43,12 @@ class TailBroker:
         self._batches.setdefault((topic_id, partition), []).append(batch)
         self.change()
 
+    def append_corrupt(self, topic_id: UUID, base_offset: int, partition: int = 0) -> None:
+        """Append a batch of an unknown format version (magic 9)."""
+        data = b"\0" * 16 + b"\x09" + b"\0" * 60
+        self._batches.setdefault((topic_id, partition), []).append((base_offset, data))
+        self.change()
+
     def change(self) -> None:
         """Answer the waiting read."""
         self._changed.set()

@@ -16,7 +16,7 @@ from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.sessions.member_partition import ROUND_MS, MemberPartition
 from sharegroup.gateway.sessions.member_sessions import DEMAND_WAIT_MS
 from sharegroup.gateway.upstream import cluster as upstream_cluster
-from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgeType, AcquiredRange
@@ -34,6 +34,7 @@ from tests.unit.gateway.conversation import (
     Job,
     ShareGateway,
     acknowledging,
+    heartbeat,
     share_acknowledge,
     share_fetch,
     sliced,
@@ -481,3 +482,31 @@ def test_part_of_a_record_batch_is_sent_after_max_wait(half: Client) -> None:
 def test_record_limit_splits_a_record_batch(half: Client) -> None:
     half.send(fetch_five(RECORD_LIMIT), version=2)
     assert half.receive() == {ORDERS: Entry(acquired=[(0, 4, 1)])}
+
+
+def test_late_notice_of_an_earlier_leave_does_not_end_a_later_membership(
+    gateway: ShareGateway, client: Client, job: Job
+) -> None:
+    client.send(heartbeat(0, ["orders"]))  # it joins again; it had left with epoch 3
+    job.answer(job.receive("heartbeat"), member_epoch=5, session_deadline_ms=10 * LOCK_MS)
+    assert client.receive().member_epoch == 5
+    client.send(share_fetch(0, ORDERS, max_wait_ms=LONG_MS))
+    job.receive(FETCH)
+    gateway.cluster.answers.append(partition_data(log_batches.batch(0, 10)))
+    job.acquire(0, 9)
+    assert client.receive() == {ORDERS: Entry(acquired=[(0, 9, 1)])}
+    job.tell(MemberLeftBroadcast("g", "m", 3))  # read a second time
+    client.send(share_acknowledge(1, ORDERS, (0, 9)))
+    assert client.receive() == {ORDERS: Entry()}
+
+
+def test_open_session_receives_records_with_locks_that_became_much_shorter(
+    gateway: ShareGateway, client: Client, job: Job
+) -> None:
+    client.send(share_fetch(0, ORDERS, max_wait_ms=LONG_MS))
+    job.receive(FETCH)
+    gateway.cluster.answers.append(partition_data(log_batches.batch(0, 10)))
+    gateway.alter_group(record_lock_duration_ms=2_000)
+    gateway.loop.call(gateway.apis.upkeep)
+    job.acquire(0, 9, 2_000)
+    assert client.receive() == {ORDERS: Entry(acquired=[(0, 9, 1)])}

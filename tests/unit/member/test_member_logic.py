@@ -495,3 +495,28 @@ def test_response_times_are_those_of_the_first_response() -> None:
     coordinator = drive.logic.metric_values(drive.job.now_ms())[COORDINATOR]
     assert heartbeat.id
     assert (coordinator["heartbeat-total"], coordinator["heartbeat-response-time-max"]) == (1, 300)
+
+
+def test_renewal_of_a_finished_batch_does_not_count_for_the_next() -> None:
+    drive = Drive(InMemoryJob(records=200))
+    job, logic = drive.job, drive.logic
+    first = drive.claim()
+    drive.begin(first)
+    for _ in range(3):
+        drive.step()
+    job.advance(LOCK_MS // 2)
+    requests = logic.step(job.take("m", 0), job.now_ms())  # the member's thread is about to append the renewal
+    assert has_renewal(requests)
+    drive.accept(first.ranges)  # meanwhile, Spark's thread finishes the batch and begins the next one
+    logic.finish(first.seq, job.now_ms())
+    logic.holdings.step(job.now_ms())
+    second = drive.offers.claim()
+    assert second.seq != first.seq
+    drive.begin(second)
+    job.send(requests, wait=True)
+    logic.mark_appended(requests, job.now_ms())
+    running = logic.holdings.running
+    assert running is not None
+    job.advance(LOCK_MS)  # Kafka is unavailable
+    assert logic.holdings.brokers_ms(job.now_ms()) > running.lock_deadline_ms
+    assert not logic.holds_batch(job.now_ms())

@@ -213,7 +213,7 @@ class ShareGroupHeartbeat:
             if response.error_code:
                 self._leases.end(*process)
             return
-        lease.extend(response.session_deadline_ms)
+        lease.extend(response.session_deadline_ms, response.member_epoch)
         if row.group_instance_id is not None:
             self._identities.add(process, response.member_id)
         if response.subscribed_topic_names is not None:

@@ -15,7 +15,7 @@ def open_session() -> FetchSession:
     session = FetchSession()
     session.set_offset(A, 5)
     session.set_offset(B, 5)
-    assert session.next_step() == (0, 0, {A: 5, B: 5}, [])
+    assert session.next_step() == (0, 0, {A: 5, B: 5}, [], {A: 5, B: 5})
     session.on_response(77)
     return session
 
@@ -23,17 +23,17 @@ def open_session() -> FetchSession:
 def test_later_requests_name_changes_only() -> None:
     session = open_session()
     session.set_offset(B, 9)
-    assert session.next_step() == (77, 1, {B: 9}, [])
+    assert session.next_step() == (77, 1, {B: 9}, [], {A: 5, B: 9})
     session.on_response(77)
-    assert session.next_step() == (77, 2, {}, [])
+    assert session.next_step() == (77, 2, {}, [], {A: 5, B: 9})
 
 
 def test_removed_partition_is_forgotten_once() -> None:
     session = open_session()
     session.remove(A)
-    assert session.next_step() == (77, 1, {}, [A])
+    assert session.next_step() == (77, 1, {}, [A], {B: 5})
     session.on_response(77)
-    assert session.next_step() == (77, 2, {}, [])
+    assert session.next_step() == (77, 2, {}, [], {B: 5})
     assert (session.partitions(), session.offset(A), session.offset(B)) == ([B], None, 5)
 
 
@@ -41,7 +41,7 @@ def test_lost_session_begins_again_with_all_partitions() -> None:
     session = open_session()
     session.next_step()
     session.reset()
-    assert session.next_step() == (0, 0, {A: 5, B: 5}, [])
+    assert session.next_step() == (0, 0, {A: 5, B: 5}, [], {A: 5, B: 5})
 
 
 def test_broker_without_sessions_gets_all_partitions_each_time() -> None:
@@ -49,7 +49,7 @@ def test_broker_without_sessions_gets_all_partitions_each_time() -> None:
     session.set_offset(A, 5)
     session.next_step()
     session.on_response(0)
-    assert session.next_step() == (0, 0, {A: 5}, [])
+    assert session.next_step() == (0, 0, {A: 5}, [], {A: 5})
 
 
 def test_session_is_empty_without_partitions() -> None:

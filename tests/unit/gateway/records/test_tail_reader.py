@@ -10,9 +10,11 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records import tail_reader
-from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey
+from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, batches_from
 from sharegroup.gateway.records.log_reader import LogPosition
+from sharegroup.gateway.records.slicing import Limits, slice_response
 from sharegroup.gateway.records.tail_reader import LOST_AFTER_S, TailReader
+from sharegroup.types import AcquiredRange
 from tests.harness.event_loop import EventLoop, advance, until
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.tail_broker import TailBroker
@@ -187,3 +189,28 @@ async def test_partition_moves_to_the_session_of_its_new_leader(tails: Tails) ->
     tails.cluster.there["orders"] = A, 2
     await tails.cluster.refresh()
     assert await tails.request() == Sent(0, 0, {A: 5}, [])
+
+
+async def test_response_for_an_offset_that_is_no_longer_asked_for_is_ignored(tails: Tails) -> None:
+    """It was stored for the new offset, and its records after a hole: the hole would be acknowledged as a gap."""
+    tails.broker.append(A, 5, 5)  # the log has 5..9
+    tails.follow(A, 10)
+    assert (await tails.request()).offsets == {A: 10}  # this read waits at the broker
+    tails.reader.remove(KEY_A)
+    tails.follow(A, 5)
+    tails.broker.append(A, 10, 2)  # answers the read at 10
+    await until(lambda: tails.read)
+    part = batches_from(tails.cache.lookup(KEY_A, 5), 5, 10**6)
+    assert part is not None
+    taken = slice_response([AcquiredRange(5, 11, 1)], part.batches, part.covered, Limits(500, 10**6, 500))
+    assert (taken.gaps, [tuple(each) for each in taken.acquired]) == ([], [(5, 11, 1)])
+
+
+async def test_corrupt_batch_loses_its_partition_and_no_other(tails: Tails) -> None:
+    tails.follow(A, 5)
+    tails.follow(B, 9)
+    await tails.request()
+    tails.broker.append_corrupt(A, 5)
+    await until(lambda: tails.lost == [KEY_A])
+    tails.broker.append(B, 9, 1)
+    await until(lambda: (KEY_B, 10) in tails.read)

@@ -10,16 +10,17 @@ from sharegroup.config import IsolationLevel
 from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.reservations.gateway_lease import LEASE_MS
 from sharegroup.gateway.reservations.reserved_delivery import EMPTY_IDLE_MS, IDLE_MS
+from sharegroup.gateway.sessions.member_session import FetchLimits
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Observations
-from sharegroup.protocol.rows.broadcasts import NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
-from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
 from sharegroup.types import AcquiredRange, OffsetRange
 from tests.harness.event_loop import until
 from tests.unit.gateway.recording_job import KEY, TOPIC_ID
-from tests.unit.gateway.reservations.reserving_gateway import LOCK_MS, SESSION_MS, Gateway, held, run
+from tests.unit.gateway.reservations.reserving_gateway import LOCK_MS, PLACE, SESSION_MS, Gateway, held, run
 
 
 @pytest.fixture(autouse=True)
@@ -419,5 +420,95 @@ def test_nothing_stays_reserved_for_a_member_without_heartbeats_here() -> None:
         gateway.leases.get_or_create("group", "m2").extend(gateway.job.time_ms + SESSION_MS)
         gateway.wait(moved)
         assert len(gateway.rows(ReserveRequest)) == 2
+
+    run(scenario)
+
+
+def test_records_that_are_read_again_from_an_earlier_offset_are_no_gaps() -> None:
+    """The job's response may have an older end of the log than this gateway has read, if the leader is slow."""
+
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31), end=0)
+        await gateway.deliver(0, 5)
+        part.unacquire_read_ahead()
+        await until(lambda: gateway.broker.requests[-1].topics[0].partitions[0].fetch_offset == 5)  # it waits there
+        for on_wanted in gateway.job.wanted:
+            on_wanted(KEY)  # the reservation is returned ...
+        gateway.wait(part)  # ... and another one begins
+        gateway.respond((5, 36), end=0)
+        gateway.broker.append(TOPIC_ID, 5, 1)  # answers the read at 5
+        await until(lambda: len(gateway.rows(AssignRequest)) == 2 and not gateway.delivery._deliveries)
+        part.unacquire_read_ahead()
+        gateway.wait(part)
+        gateway.job.acquire(0, 4)
+        context = gateway.sessions.sessions_at(1).get("group", "m1")
+        topic = gateway.cluster.topic_by_id(TOPIC_ID)
+        assert context is not None
+        assert topic is not None
+        served = gateway.sessions.get_served(context)
+        found = await served.take_records(PLACE, topic, FetchLimits(500, 10**6, 500, False), True, lambda: 0)
+        assert gateway.rows(AcknowledgeRequest) == []
+        assert found is not None
+        assert [tuple(each) for each in found.slice.acquired] == [(0, 4, 1)]
+
+    run(scenario)
+
+
+def test_used_up_reservation_is_returned_if_its_assignment_may_be_lost() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.job.fail_next = True
+        gateway.broker.append(TOPIC_ID, 0, 32)  # as many as are reserved
+        await until(lambda: bool(gateway.rows(AssignRequest)) and not gateway.delivery._deliveries)
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = EMPTY_IDLE_MS
+        gateway.delivery.upkeep()
+        assert gateway.delivery._partitions == {}
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
+
+
+def test_locks_have_the_duration_that_the_group_was_altered_to() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.group_config = replace(gateway.group_config, record_lock_duration_ms=60_000)
+        await gateway.deliver(0, 3)
+        assert [row.lock_duration_ms for row in gateway.rows(AssignRequest)] == [60_000]
+
+    run(scenario)
+
+
+def test_assignment_from_before_a_rejoin_is_not_delivered() -> None:
+    """The job has released the records when the member left, and another member may have them."""
+
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        appended = gateway.job.delay_next(AssignRequest)
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        await until(lambda: bool(gateway.rows(AssignRequest)))
+        gateway.leases.end("group", "m1")
+        gateway.job.tell(MemberLeftBroadcast("group", "m1", 1))
+        gateway.leases.get_or_create("group", "m1").extend(SESSION_MS)
+        gateway.wait(part)
+        appended.set_result(40)
+        await until(lambda: not gateway.delivery._deliveries)
+        assert held(part) == []
+
+    run(scenario)
+
+
+def test_leases_of_a_group_without_share_partitions_here_are_forgotten() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = EMPTY_IDLE_MS
+        gateway.delivery.upkeep()
+        assert gateway.delivery._partitions == {}
+        assert gateway.delivery._leases_of == {}
 
     run(scenario)

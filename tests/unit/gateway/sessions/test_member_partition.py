@@ -157,8 +157,14 @@ def test_release_row_lists_what_the_member_was_sent(holder: Member, job: Job) ->
 
 def test_records_acquired_after_the_release_are_left_to_the_job(waiting: Member, job: Job) -> None:
     waiting.close()
-    job.acquire(0, 99)
+    assert job.subscriptions == 0  # so nothing that the job acquires now is returned a second time
     assert [row.type for row in job.unread()] == [FETCH, RELEASE_MEMBER]
+
+
+def test_demand_without_a_response_leaves_no_subscription(waiting: Member, job: Job) -> None:
+    waiting.read_ahead.mark_demand_lost()  # another job leads, which does not know the demand
+    waiting.close()
+    assert job.subscriptions == 0
 
 
 def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent(holder: Member, job: Job) -> None:
