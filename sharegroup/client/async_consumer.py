@@ -272,6 +272,7 @@ class AsyncShareConsumer(HandlesRecords):
             await self._leave(timeout_s)
         finally:
             self._is_closed = True
+            self._changed.set()
             await self._requests.close()
             self.callbacks.start(self.callback_caller)
 
@@ -297,6 +298,11 @@ class AsyncShareConsumer(HandlesRecords):
         """Limit the next fetches to `records` records and `size` bytes. The limits of the settings still apply."""
         self._core.limit_fetches(records, size)
 
+    @property
+    def has_fetched(self) -> bool:
+        """Whether fetched records wait for a poll. Nothing renews their locks until then."""
+        return self._core.has_records
+
     def note_handling(self) -> None:
         """Restart the time limit `max_poll_interval_ms`, as a poll does. Also process acknowledgement results.
 
@@ -317,6 +323,12 @@ class AsyncShareConsumer(HandlesRecords):
     def possession(self, record: Record[Any]) -> Possession:
         """Return whether this consumer holds the record, is renewing its lock, or has lost it."""
         return self._core.in_hand.possession(record)
+
+    def drop(self, records: Iterable[Record[Any]]) -> None:
+        """Forget records whose locks have ended, without an acknowledgement."""
+        for record in records:
+            if self._core.in_hand.possession(record) is Possession.HELD:
+                self._core.in_hand.remove(record)
 
     def give_back(self, records: Iterable[Record[Any]]) -> None:
         """Release records that were not passed to a handler. A gateway does not count their delivery."""
@@ -352,6 +364,7 @@ class AsyncShareConsumer(HandlesRecords):
         while True:
             self._requests.start_turns()
             await asyncio.sleep(0)  # lets the fetches be sent: they shall not carry what `close` acknowledges
+            self._check_open()  # another task may have closed the consumer
             self._collect()
             self._raise_problems()
             if self._core.has_records:
@@ -364,6 +377,8 @@ class AsyncShareConsumer(HandlesRecords):
                     self._core.put_back(arrived)
                     raise
                 self._core.add_decoded(decoded, self.clock.now_ms())
+                if not self._core.fetched:  # only gaps, refused or late records: nothing else starts the next fetch
+                    self._requests.start_turns()
             if self._core.fetched or (end_ms is not None and self.clock.now_ms() >= end_ms):
                 return
             if not self._core.has_records:
@@ -393,11 +408,12 @@ class AsyncShareConsumer(HandlesRecords):
         if self._is_polling:
             raise ConcurrentUseError("another poll is in progress")
         self._bind()
-        self._is_polling = True
+        self._is_polling = self._core.membership.is_polling = True
         try:
             yield
         finally:
-            self._is_polling = False
+            self._is_polling = self._core.membership.is_polling = False
+            self._core.membership.note_poll(self.clock.now_ms())
 
     def _bind(self) -> None:
         """Bind the consumer to the running event loop, and start the heartbeats.

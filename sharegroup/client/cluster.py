@@ -65,7 +65,7 @@ class Cluster:
         found: dict[TopicIdPartition, int] = {}
         for topic_id, partition in partitions:
             leader = self._leaders.get((topic_id, partition), -1)
-            if leader in self._addresses:
+            if leader in self._addresses and topic_id in self._names:
                 found[TopicIdPartition(topic_id, partition, self._names[topic_id])] = leader
             else:
                 self._refreshed_s = None

@@ -22,6 +22,17 @@ from sharegroup.types import AcknowledgeType, AcquiredRange
 _Deserialize = Callable[[str, Sequence[tuple[str, bytes | None]], bytes | None], Any]
 
 
+class _Lenient(bytearray):
+    """Bytes of a batch in which names of headers need not be UTF-8. As in Java, other bytes become U+FFFD."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return _Lenient(found) if isinstance(index, slice) else found
+
+    def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
+        return super().decode(encoding, errors)
+
+
 class Decoded(NamedTuple):
     """The acquired offsets of a partition in one fetch response, after decoding.
 
@@ -64,15 +75,26 @@ class RecordDecoder:
 
     def _decode_batch(self, batch: Any, counts: dict[int, int], delivery: Delivery, found: Decoded) -> None:
         try:
-            for raw in self._raw_records(batch):
-                offset = raw.offset
-                count = counts.pop(offset, None)
-                if count is not None:
-                    self._decode_record(raw, offset, count, delivery, found)
+            try:
+                self._decode_records(self._raw_records(batch), counts, delivery, found)
+            except CorruptRecordError as error:
+                if not isinstance(error.__context__, UnicodeDecodeError):
+                    raise
+                batch._buffer = _Lenient(batch._buffer)  # goes on with the record that failed
+                self._decode_records(iter(batch), counts, delivery, found)
         except UnsupportedCodecError as error:  # another member may have the library
             self._refuse_rest(batch, AcknowledgeType.RELEASE, error, counts, delivery, found)
         except Exception as error:  # noqa: BLE001 - libraries that decompress raise errors of their own
             self._refuse_rest(batch, AcknowledgeType.REJECT, error, counts, delivery, found)
+
+    def _decode_records(
+        self, records: Iterator[Any], counts: dict[int, int], delivery: Delivery, found: Decoded
+    ) -> None:
+        for raw in records:
+            offset = raw.offset
+            count = counts.pop(offset, None)
+            if count is not None:
+                self._decode_record(raw, offset, count, delivery, found)
 
     def _raw_records(self, batch: Any) -> Iterator[Any]:
         if self._check_crcs and not batch.validate_crc():
@@ -123,7 +145,8 @@ class RecordDecoder:
         `counts`, which contains {offset still to be decoded: delivery count}. Only the first of them is added to
         `found.undecodable`.
         """
-        rest = [offset for offset in _offsets(batch) if offset in counts]
+        covered = _offsets(batch)
+        rest = [offset for offset in counts if offset in covered]
         for offset in rest:
             del counts[offset]
             found.types[offset] = kind
@@ -134,10 +157,11 @@ class RecordDecoder:
 def _offsets(batch: Any) -> range:
     """Return the offsets that a batch covers.
 
-    For message formats before Kafka 0.11, return only the last offset, because their headers lack the first one.
+    For message formats before Kafka 0.11, whose headers contain only the last offset, return all offsets up to it. The
+    earlier batches are decoded already.
     """
     if batch.magic < 2:
-        return range(batch.base_offset, batch.base_offset + 1)
+        return range(batch.base_offset + 1)
     return range(batch.base_offset, batch.last_offset + 1)
 
 

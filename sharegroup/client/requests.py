@@ -159,10 +159,7 @@ class Requests:
         Turns in progress are completed first. Fetched records that no poll has returned are released.
         """
         self._committing.clear()  # the final request has the acknowledgements
-        if self._turns:
-            await asyncio.wait(self._turns.values())
-        self._core.release_unpolled(self._clock.now_ms())
-        await asyncio.gather(*(self._end_session(node) for node in self._core.nodes.values()))
+        await asyncio.gather(*(self._leave_node(node) for node in self._core.nodes.values()))
         await self._stop_heartbeats()
         request = self._core.membership.leave()
         if request is not None:
@@ -191,6 +188,8 @@ class Requests:
         try:
             if wanted is None or node.has_renewals:
                 await self._acknowledge(node)
+                if node.has_renewals and not node.has_retries:
+                    await self._acknowledge(node)
             if wanted is not None:
                 await self._fetch(node, wanted, limits)
         except (UpstreamUnavailableError, RequestError) as error:
@@ -244,6 +243,14 @@ class Requests:
             response = await self._cluster.ask_leader(node.node_id, request, ShareAcknowledgeResponse)
             problem = node.on_acknowledge(response, self._clock.now_ms())
             await self._finish_request(node, has_failed=problem is not None or node.has_retries)
+
+    async def _leave_node(self, node: ShareNode) -> None:
+        """Complete the turn of a node, and end its session. Other nodes that hang are not waited for."""
+        turn = self._turns.get(node.node_id)
+        if turn is not None:
+            await asyncio.wait([turn])
+        self._core.release_unpolled(self._clock.now_ms())
+        await self._end_session(node)
 
     async def _end_session(self, node: ShareNode) -> None:
         try:
@@ -304,7 +311,9 @@ class Requests:
             try:
                 await asyncio.wait([self._heartbeats])
             finally:
-                self._heartbeats, self._is_leaving = None, False
+                self._is_leaving = False
+                if self._heartbeats.done():  # else `close` cancels it
+                    self._heartbeats = None
 
     async def _heartbeat(self, request: ShareGroupHeartbeatRequest) -> None:
         membership = self._core.membership

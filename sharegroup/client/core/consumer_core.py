@@ -90,7 +90,7 @@ class ConsumerCore:
         )
         self.metrics = ConsumerMetrics(now_ms)
         self._decoder = RecordDecoder(settings)
-        self._problems: deque[RequestError] = deque()
+        self._problems: dict[tuple[ErrorCode, str], RequestError] = {}
         self._last_node_id = -1
         #: `_delivered_ms` is the time at which the application received the current records; None after its next poll.
         #: `_processing_ms` is how long the application processed the previous records.
@@ -300,7 +300,7 @@ class ConsumerCore:
         """Raise the next error that the application must handle. Does nothing if there is none."""
         self.membership.raise_problem()
         if self._problems:
-            raise self._problems.popleft()
+            raise self._problems.pop(next(iter(self._problems)))
 
     def end(self) -> None:
         """Discard all records after the member has left the group. The server releases their locks."""
@@ -340,6 +340,8 @@ class ConsumerCore:
         In record_limit mode, records are fetched from one node after another, and only when no fetched record is left.
         A poll therefore never returns more than `max_poll_records`.
         """
+        if self.limits.max_records <= 0 or self.limits.max_bytes <= 0:  # a handler loop without room
+            return []
         by_node: dict[int, list[TopicIdPartition]] = {}
         for source, node_id in leaders.items():
             by_node.setdefault(node_id, []).append(source)
@@ -386,7 +388,7 @@ class ConsumerCore:
         """
         if answer.problem is not None:
             if answer.problem.code in RAISED:
-                self._problems.append(answer.problem)
+                self._problems[answer.problem.code, ""] = answer.problem
             return
         if answer.lock_timeout_ms and answer.records:
             self.lock_timeout_ms = answer.lock_timeout_ms
@@ -395,7 +397,8 @@ class ConsumerCore:
             if code in STALE_LEADER:
                 note_leader(source.topic_id, source.partition, part.current_leader.leader_id)
             elif code in RAISED:
-                self._problems.append(RequestError(code, message or f"cannot fetch records of topic {source.topic}"))
+                text = message or f"cannot fetch records of topic {source.topic}"
+                self._problems[code, source.topic] = RequestError(code, text)
             if part.acquired_records:
                 self._arrived.append(Arrived(Delivery(source, node.node_id, until_ms, self, node.session), part))
 

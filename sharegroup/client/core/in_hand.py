@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sharegroup.client.core.acknowledgements import AcknowledgeResult, Types
 from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import Possession, Record, TopicIdPartition
+from sharegroup.errors import ErrorCode
 from sharegroup.types import AcknowledgeType
 
 #: The acknowledge types that an application can choose.
@@ -136,6 +137,9 @@ class InHand:
             return []
         renewed = [renewing.pop(offset) for offset in result.types if offset in renewing]
         if result.error is not None:
+            # The lock is still there if only the renewal was refused, for example because the group allows none.
+            if self.keeps_renewed and result.error.code is ErrorCode.INVALID_RECORD_STATE:
+                self.deliver(record for record in renewed if (record.delivery.lock_until_ms or 0) > now_ms)
             return []
         for record in renewed:
             until_ms = now_ms + result.lock_timeout_ms if result.lock_timeout_ms else None

@@ -48,6 +48,8 @@ class Membership:
         self.interval_ms = FIRST_INTERVAL_MS
         self._due_ms: int | None = None
         self._last_poll_ms = 0
+        #: Whether a poll waits. It may wait for any time: `max_poll_interval_ms` is a limit between two polls.
+        self.is_polling = False
         self._is_out = False
         self._problem: RequestError | None = None
         self._is_fatal = False
@@ -94,7 +96,7 @@ class Membership:
         due_ms = self.due_ms
         if due_ms is None or now_ms < due_ms:
             return None
-        if now_ms - self._last_poll_ms > self._max_poll_interval_ms:
+        if not self.is_polling and now_ms - self._last_poll_ms > self._max_poll_interval_ms:
             self._is_out = True
             return self.leave()
         self._due_ms = now_ms + self.interval_ms

@@ -20,6 +20,7 @@ from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from sharegroup.types import AcknowledgeType
 
 _Errors = dict[TopicIdPartition, tuple[int, str | None]]
 NEW_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
@@ -162,7 +163,7 @@ class ShareNode:
         Without a session, the queued acknowledgements fail. With `is_final`, the request also ends the session, and the
         server releases the other locks of the session.
         """
-        sent = self._take(has_fetch=False)
+        sent = self._take(has_fetch=False, is_final=is_final)
         if self.epoch == NEW_EPOCH or not (sent or is_final):
             return None
         self._is_final = is_final
@@ -250,17 +251,33 @@ class ShareNode:
         has_half_of_bytes = 2 * answer.size * len(self._wanted) >= self._limits.max_bytes
         return answer.records > 0 and (is_half_full or has_half_of_bytes or self._limits.max_wait_ms == 0)
 
-    def _take(self, has_fetch: bool) -> dict[TopicIdPartition, Acknowledgements]:
+    def _take(self, has_fetch: bool, is_final: bool = False) -> dict[TopicIdPartition, Acknowledgements]:
         """Return the acknowledgements to send in the next request, and mark them as sent.
 
+        Renewals of a partition are sent after its other acknowledgements, because the server applies all or none of a
+        request's acknowledgements of a partition, and a renewal may be refused. Only a final request contains both.
         Without a session, all acknowledgements fail instead. A fetch does not contain the acknowledgements of a
         partition with renewals, because a fetch with renewals must not request records.
         """
         if self.epoch == NEW_EPOCH:
             self.drop_pending("the share session ended, which released the locks of the records")
             return {}
-        waiting = {source: one for source, one in self._pending.items() if has_fetch and one.has_renewals}
-        self._sent = {source: one for source, one in self._pending.items() if source not in waiting}
+        waiting: dict[TopicIdPartition, Acknowledgements] = {}
+        self._sent = {}
+        for source, one in self._pending.items():
+            if not one.has_renewals or is_final:
+                self._sent[source] = one
+                continue
+            if has_fetch:
+                waiting[source] = one
+                continue
+            others = {offset: kind for offset, kind in one.types.items() if kind is not AcknowledgeType.RENEW}
+            if others:
+                self._sent[source] = one._replace(types=others)
+                renewals = dict.fromkeys(one.types.keys() - others.keys(), AcknowledgeType.RENEW)
+                waiting[source] = one._replace(types=renewals, unused=())
+            else:
+                self._sent[source] = one
         self._pending = waiting
         return self._sent
 

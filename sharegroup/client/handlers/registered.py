@@ -53,20 +53,44 @@ class RegisteredHandler(NamedTuple):
         async def begin(call: Call, argument: Any) -> Any:
             if not self.is_coroutine:
                 return await asyncio.get_running_loop().run_in_executor(pool, run, call, argument)
-            return await run_coroutine(self.function(argument)) if call.claim() else None
+            if not call.claim():
+                return None
+            result, problem = await run_coroutine(_result_or_exit(self.function(argument)))
+            if problem is not None:
+                raise problem
+            return result
 
         async def handle(call: Call) -> dict[int, BaseException]:
             records = call.records
             try:
                 result = await begin(call, records if self.is_batch else records[0])
                 errors = errors_by_index(result, records) if self.is_batch else {}
-            except Exception as problem:  # noqa: BLE001 - handlers may raise anything
+            except BaseException as problem:
+                if isinstance(problem, asyncio.CancelledError) and _is_cancelled():
+                    raise  # the handler loop abandons the call
                 errors = dict.fromkeys(range(len(records)), problem)
             for index, error in errors.items():
                 log_failure(records[index], error)
             return errors
 
         return handle
+
+
+async def _result_or_exit(coroutine: Any) -> tuple[Any, BaseException | None]:
+    """Await a handler's coroutine, and return its result, or else its SystemExit or KeyboardInterrupt.
+
+    If a task of an event loop raises these, the event loop ends, and with it its thread.
+    """
+    try:
+        return await coroutine, None
+    except (SystemExit, KeyboardInterrupt) as problem:
+        return None, problem
+
+
+def _is_cancelled() -> bool:
+    """Return whether the current task was cancelled. Otherwise a CancelledError is from a task that it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class HandlesRecords:

@@ -54,7 +54,7 @@ class HandlerRunner:
         try:
             while not self._is_stopped:
                 self._turn()
-                if poll is None and self._queue.room.is_empty:
+                if poll is None and self._queue.room.is_empty and not self._consumer.has_fetched:
                     self._consumer.send_without_poll(is_last=False)
                 elif poll is None:
                     self._consumer.limit_fetches(*self._queue.room)
@@ -87,7 +87,7 @@ class HandlerRunner:
 
     def _start_calls(self) -> None:
         """Start the calls that are due, after removing records that the consumer no longer holds."""
-        self._queue.update(self._consumer.possession, self._clock.now_ms())
+        self._consumer.drop(self._queue.update(self._consumer.possession, self._clock.now_ms()))
         for call in self._queue.start_calls(self._clock.now_ms()):
             task = asyncio.create_task(self._call(call))
             self._calls.add(task)

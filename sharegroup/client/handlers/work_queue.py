@@ -174,7 +174,7 @@ class WorkQueue:
             self._note_lock(item)
         return [item.record for item in due]
 
-    def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> None:
+    def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> list[Record[Any]]:
         """Apply the results of renewals, and remove records that the consumer no longer holds.
 
         `possession` returns whether the consumer holds a record, is renewing it, or has lost it. The `cancelled` event
@@ -182,15 +182,18 @@ class WorkQueue:
         """
         may_expire = self._lock_ms is not None and now_ms >= self._lock_ms
         expired = [item for item in self._held.values() if _has_expired(item, now_ms)] if may_expire else []
+        removed = []
         for item in dict.fromkeys([*self._renewing, *expired]):
             state = possession(item.record)
             if state is Possession.LOST or (state is Possession.HELD and _has_expired(item, now_ms)):
                 item.record.cancelled.set()
                 self._remove(item)
+                removed.append(item.record)
             elif state is Possession.HELD:
                 del self._renewing[item]
                 item.renew_ms = _renewal_ms(item.record, now_ms)
                 self._note_lock(item)
+        return removed
 
     def pop_acknowledgements(self, now_ms: int) -> list[Acknowledgement]:
         """Return the acknowledgements to send now, and remove their records."""

@@ -70,7 +70,10 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     mechanism = get_sasl_mechanism(name)(host=host, **{**_DEFAULTS, "sasl_mechanism": name, **settings})
     lifetime_ms = 0
     while not mechanism.is_done():
-        message = await asyncio.to_thread(mechanism.auth_bytes)  # a token provider may wait for its server
+        try:
+            message = await asyncio.to_thread(mechanism.auth_bytes)  # a token provider may wait for its server
+        except Exception as error:
+            raise UpstreamUnavailableError(f"the login has no token: {error}") from error
         response = await _say(broker, message)
         mechanism.receive(bytes(response.auth_bytes))
         lifetime_ms = int(response.session_lifetime_ms)

@@ -245,3 +245,31 @@ def test_partition_with_one_failure_has_failed() -> None:
     accepted = {1: AcknowledgeType.ACCEPT}
     results = [AcknowledgeResult(ZERO, accepted, problem) for problem in (None, error, None)]
     assert commit_results([*results, AcknowledgeResult(ONE, accepted, None)]) == {ZERO: error, ONE: None}
+
+
+def test_errors_of_partitions_are_kept_once() -> None:
+    """An application may go on polling after an error, and a poll raises one error."""
+    core = new_core()
+    refused = [
+        FetchedPartition(
+            source,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "",
+            _PART(
+                partition_index=source.partition,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message=None,
+                acknowledge_error_code=0,
+                acknowledge_error_message=None,
+                current_leader=_PART.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+                records=b"",
+                acquired_records=[],
+            ),
+        )
+        for source in (ZERO, ONE, TWO)
+    ]
+    for _ in range(3):
+        core.on_fetch(core.node(1), FetchAnswer(None, refused, 0), 0, lambda *_: None)
+    with pytest.raises(RequestError):
+        core.raise_problem()
+    core.raise_problem()

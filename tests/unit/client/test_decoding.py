@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka.record.util import calc_crc32c
 
 from sharegroup.client.decoding import Decoded, RecordDecoder
 from sharegroup.client.records import Delivery, TopicIdPartition
@@ -109,3 +110,35 @@ def test_batch_whose_codec_is_not_installed_is_released(monkeypatch: pytest.Monk
     decoded = decode(data, (0, 0, 1))
     assert (decoded.records, decoded.types) == ([], {0: RELEASE})
     assert "gzip" in decoded.undecodable[0].reason
+
+
+def test_name_of_a_header_need_not_be_utf8() -> None:
+    """As in Java, bytes that are no UTF-8 become U+FFFD."""
+    builder = MemoryRecordsBuilder(magic=2, compression_type=NONE, batch_size=100_000, offset=0)
+    for value, name in ((b"0", "name"), (b"1", "XXXX"), (b"2", "name")):
+        builder.append(timestamp=1_000, key=b"key", value=value, headers=[(name, b"header")])
+    builder.close()
+    data = bytearray(bytes(builder.buffer()).replace(b"XXXX", "Zürc".encode("latin-1")))
+    data[17:21] = calc_crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    decoded = decode(bytes(data), (0, 2, 1))
+    assert [(record.value, record.headers) for record in decoded.records] == [
+        (b"0", [("name", b"header")]),
+        (b"1", [("Z\ufffdrc", b"header")]),
+        (b"2", [("name", b"header")]),
+    ]
+    assert {type(data) for record in decoded.records for data in (record.key, record.value, record.headers[0][1])} == {
+        bytes
+    }
+
+
+def test_batch_of_an_old_format_is_released_as_a_whole_if_its_codec_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builder = MemoryRecordsBuilder(magic=1, compression_type=GZIP, batch_size=100_000, offset=0)
+    for _ in range(3):
+        builder.append(timestamp=1_000, key=None, value=b"x" * 500)
+    builder.close()
+    data = (2).to_bytes(8, "big") + bytes(builder.buffer())[8:]  # a broker stores the offset of the last record
+    assert offsets(decode(data, (0, 2, 1))) == [(0, 1), (1, 1), (2, 1)]
+    monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
+    assert decode(data, (0, 2, 1)).types == {0: RELEASE, 1: RELEASE, 2: RELEASE}

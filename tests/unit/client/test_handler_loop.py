@@ -252,3 +252,94 @@ def test_stop_releases_records_that_wait_for_a_worker() -> None:
     consumer.run(drain_s=PATIENCE_S)
     assert sorted(calls) == [0, 1]
     assert [state for state, _ in outcomes(group)] == [ACCEPTED] * 2 + [RELEASED] * 4
+
+
+@pytest.mark.parametrize("raised", [SystemExit(1), asyncio.CancelledError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_handler_may_raise_what_is_no_exception(raised: BaseException, is_coroutine: bool) -> None:
+    """`sys.exit` in a handler, or a task that it awaits and that was cancelled, is a failure of the record."""
+    group = group_of(b"0", b"1")
+    consumer = member(group)
+
+    def handle(record: Record[bytes]) -> None:
+        if record.offset == 0 and record.delivery_count == 1:
+            raise raised
+
+    async def handle_on_loop(record: Record[bytes]) -> None:
+        handle(record)
+
+    consumer.handler()(handle_on_loop if is_coroutine else handle)
+    group.stop_when_finished(consumer)
+    consumer.run()
+    assert outcomes(group) == [(ACCEPTED, 2), (ACCEPTED, 1)]
+
+
+def test_call_that_ends_before_its_lock_counts_although_renewals_are_refused() -> None:
+    group = group_of(b"0", share_renew_acknowledge_enable=False, share_record_lock_duration_ms=60_000)
+
+    async def run() -> None:
+        consumer = AsyncShareConsumer(connector=group, **MEMBER)
+
+        @consumer.handler()
+        async def handle(_: Record[bytes]) -> None:
+            for _ in range(40):
+                group.advance(1_000)
+                await settle()
+
+        group.stop_when_finished(consumer)
+        await consumer.run()
+
+    asyncio.run(run())
+    assert outcomes(group) == [(ACCEPTED, 1)]
+
+
+def test_refused_renewal_of_one_record_does_not_undo_the_acceptance_of_another() -> None:
+    group = group_of(b"0", b"1", share_renew_acknowledge_enable=False, share_record_lock_duration_ms=60_000)
+
+    async def run() -> None:
+        consumer = AsyncShareConsumer(connector=group, **MEMBER)
+        results: list[object] = []
+        consumer.set_acknowledgement_commit_callback(lambda _offsets, error: results.append(error))
+        both_run = asyncio.Event()
+
+        @consumer.handler(concurrency=2)
+        async def handle(record: Record[bytes]) -> None:
+            if record.offset == 1:
+                both_run.set()
+                await until(lambda: bool(results))
+                consumer.stop()
+            else:
+                await both_run.wait()
+                group.advance(31_000)  # a renewal of record 1 is due
+
+        await consumer.run()
+
+    asyncio.run(run())
+    assert outcomes(group)[0] == (ACCEPTED, 1)
+
+
+def test_record_whose_lock_has_ended_is_forgotten() -> None:
+    group = group_of(b"0", share_delivery_count_limit=2)
+    in_hand: list[int] = []
+
+    async def run() -> None:
+        consumer = AsyncShareConsumer(connector=group, **MEMBER, max_poll_interval_ms=10**9)
+
+        @consumer.handler(max_processing_s=20)
+        async def handle(_: Record[bytes]) -> None:
+            for _ in range(70):
+                group.advance(1_000)
+                await settle()
+
+        group.stop_when_finished(consumer)
+        core, end = consumer._core, consumer._core.end
+
+        def note_end() -> None:
+            in_hand.append(len(core.in_hand))
+            end()
+
+        core.end = note_end  # type: ignore[method-assign]
+        await consumer.run()
+
+    asyncio.run(run())
+    assert in_hand == [0]

@@ -12,6 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from sharegroup.kafka_clients.connections.broker_login import log_in, reauthentication_delay_s
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 
 PATIENCE_S = 60
 
@@ -55,3 +56,13 @@ async def test_event_loop_runs_while_a_token_provider_waits() -> None:
     tokens.is_answered.set()
     assert await login == 3_600_000
     assert b"the token" in broker.said[0]
+
+
+async def test_error_of_a_token_provider_is_an_outage() -> None:
+    class NoTokens(AbstractTokenProvider):
+        def token(self) -> str:
+            raise OSError("the server of the tokens restarts")
+
+    settings: Any = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": NoTokens()}
+    with pytest.raises(UpstreamUnavailableError, match="the server of the tokens restarts"):
+        await log_in(Broker(), "localhost", settings)
