@@ -274,7 +274,7 @@ class ShareNode:
             others = {offset: kind for offset, kind in one.types.items() if kind is not AcknowledgeType.RENEW}
             if others:
                 self._sent[source] = one._replace(types=others)
-                renewals = dict.fromkeys(one.types.keys() - others.keys(), AcknowledgeType.RENEW)
+                renewals = {offset: kind for offset, kind in one.types.items() if kind is AcknowledgeType.RENEW}
                 waiting[source] = one._replace(types=renewals, unused=())
             else:
                 self._sent[source] = one
