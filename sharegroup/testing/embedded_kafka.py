@@ -30,7 +30,7 @@ from typing import NamedTuple, NoReturn
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from sharegroup.kafka_clients.cluster_description import describe_cluster
 from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
@@ -65,12 +65,21 @@ class Quorum(NamedTuple):
 def create_topic(admin: KafkaAdminClient, name: str, partitions: int, topic: Mapping[str, object]) -> None:
     """Create a topic with these options of kafka-python, and wait until the leader of each partition responds.
 
-    A broker shows a new topic in its metadata a moment before it responds to requests for its partitions. Raises
-    kafka.errors.KafkaError.
+    A broker shows a new topic in its metadata a moment before it responds to requests for its partitions, and some
+    brokers show it before others. Raises kafka.errors.KafkaError.
     """
+    deadline = time.monotonic() + START_DEADLINE_S
     admin.create_topics({name: topic})
     admin.wait_for_topics([name], timeout_ms=int(START_DEADLINE_S * 1000))
-    admin.list_partition_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)})
+    latest = {TopicPartition(name, number): OffsetSpec.LATEST for number in range(partitions)}
+    while True:
+        try:
+            admin.list_partition_offsets(latest)
+            return
+        except UnknownTopicOrPartitionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)  # polls the brokers
 
 
 class EmbeddedKafka:

@@ -271,10 +271,10 @@ class ShareNode:
             if has_fetch:
                 waiting[source] = one
                 continue
-            others = {offset: kind for offset, kind in one.types.items() if kind is not AcknowledgeType.RENEW}
+            others: Types = {offset: kind for offset, kind in one.types.items() if kind is not AcknowledgeType.RENEW}
             if others:
                 self._sent[source] = one._replace(types=others)
-                renewals = {offset: kind for offset, kind in one.types.items() if kind is AcknowledgeType.RENEW}
+                renewals: Types = {offset: kind for offset, kind in one.types.items() if kind is AcknowledgeType.RENEW}
                 waiting[source] = one._replace(types=renewals, unused=())
             else:
                 self._sent[source] = one

@@ -115,10 +115,8 @@ class CellTables:
         }
 
     def read_group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
-        named = SharePartitionKey._fields
-        keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.read_rows(SHARE_PARTITIONS, group_id)}
-        states = read_current_states(DeltaTables(self._path, self._options), [group_id])
-        return {key: state for key, state in states.items() if key in keys}
+        """Return the states of the group, also those of share-partitions that the group does not have."""
+        return read_current_states(DeltaTables(self._path, self._options), [group_id])
 
 
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:
@@ -157,10 +155,17 @@ def move_group(
 
     Call `check_movable` first. After each step, `after_step` is called with the number of the step (1 to 4).
     """
-    rows, states = source.read_group_rows(group_id), source.read_group_states(group_id)
+    rows = source.read_group_rows(group_id)
+    fields = SharePartitionKey._fields
+    keys = {SharePartitionKey(*(row[name] for name in fields)) for row in rows[SHARE_PARTITIONS.name]}
+    states = {key: state for key, state in source.read_group_states(group_id).items() if key in keys}
+    # A move that was given up may have left states in the target, with higher snapshot epochs than those of `states`.
+    left = target.read_group_states(group_id)
+    written_states = [_snapshot(key, state, left.get(key)) for key, state in sorted(states.items())]
+    written_states += [tombstone_row(key) for key in sorted(left.keys() - keys)]
     query_id = f"move-{uuid.uuid4()}"
     steps = (
-        (target.states, {SHARE_GROUP_STATE.name: [_snapshot(key, state) for key, state in sorted(states.items())]}),
+        (target.states, {SHARE_GROUP_STATE.name: written_states}),
         (target.groups, rows),
         (source.states, {SHARE_GROUP_STATE.name: [tombstone_row(key) for key in sorted(states)]}),
         (source.groups, {name: [{**row, DELETED: True} for row in gone] for name, gone in rows.items()}),
@@ -176,10 +181,14 @@ def move_group(
     )
 
 
-def _snapshot(key: SharePartitionKey, state: ShareGroupOffset) -> Row:
+def _snapshot(key: SharePartitionKey, state: ShareGroupOffset, replaced: ShareGroupOffset | None) -> Row:
+    """Return a row with the state. Its snapshot epoch is higher than that of `replaced`, which it replaces."""
     header, batches = state
+    snapshot_epoch = header.snapshot_epoch
+    if replaced is not None:
+        snapshot_epoch = max(snapshot_epoch, replaced.header.snapshot_epoch + 1)
     record = ShareGroupStateRecord(
-        RecordKind.SNAPSHOT, key, header.snapshot_epoch, header.state_epoch, header.leader_epoch,
+        RecordKind.SNAPSHOT, key, snapshot_epoch, header.state_epoch, header.leader_epoch,
         header.start_offset, header.delivery_complete_count, tuple(batches),
     )  # fmt: skip
     end_offset = max([header.start_offset, *(batch.last_offset + 1 for batch in batches)])

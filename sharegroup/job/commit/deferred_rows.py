@@ -70,6 +70,7 @@ class DeferredRows:
         Raises FencedLeaderError or TableStoreError if the commit fails. The rows then stay deferred.
         """
         with self._writing:
+            self._writer.resolve_last_commit()
             pending = self.pending_batches()
             if pending:
                 write_deferred(self._writer, pending, query_id, leader_epoch)

@@ -77,10 +77,17 @@ class JobLead:
         return max(self._deciding.leader_epoch, *map(leader_epoch_of, self._tables))
 
     def _raise_if_fenced(self, newest: int) -> None:
-        if newest > self.epoch:
+        if newest > self.epoch and not self._is_own(newest):
             raise FencedLeaderError(
                 f"FENCED_LEADER_EPOCH: another job leads with leader epoch {newest} (epoch of this job: {self.epoch})"
             )
+
+    def _is_own(self, newest: int) -> bool:
+        """Return whether this job committed the epoch `newest` itself, by a commit that raised an error.
+
+        The next call of `acquire_epoch` then acquires the epoch after it.
+        """
+        return newest == self._deciding.leader_epoch and self._deciding.made_newest_commit()
 
 
 class LeadWatch:

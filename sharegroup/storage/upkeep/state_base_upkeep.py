@@ -109,9 +109,13 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
     """
     order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
     positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
+    previous = None
     for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
         last = positions.slice(min(end, len(positions)) - 1, 1)
         cut = Cut(0, *(last[column][0].as_py() for column, _ in order))
+        if cut == previous:  # the records since then are of the same batch, which the previous portion contains
+            continue
+        previous = cut
         yield ~cut.later_rows() if later is None else later & ~cut.later_rows()
         later = cut.later_rows()
 

@@ -97,6 +97,9 @@ class DeltaUpkeep:
         now_s = time.monotonic()
         if now_s < self._vacuum_due_s:
             return
+        # The vacuum deletes files that are not in the handle's version. If this process was suspended since the last
+        # refresh, another job may have written files in the meantime that are old enough to be deleted.
+        table.update_incremental()
         table.vacuum(
             retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True,
             commit_properties=properties, post_commithook_properties=NO_HOOKS,

@@ -46,6 +46,8 @@ class TableWriter:
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
         self._table, self._fence = table, WriterFence(table, writer_id)
         self._committed: dict[str, int] = {}
+        #: Whether the last commit raised an error. It may have been applied nevertheless.
+        self._is_in_doubt = False
         #: The info of the last micro-batch (see `commit_steps`); None before the first micro-batch.
         self.last_info = newest_info(table)
 
@@ -63,6 +65,12 @@ class TableWriter:
     def leader_epoch(self) -> int:
         """The highest leader epoch in the table at this writer's handle; 0 if there is none yet."""
         return leader_epoch_of(self._table)
+
+    def made_newest_commit(self) -> bool:
+        """Return whether this writer made the newest commit at its handle, apart from those of upkeep."""
+        commits = self._table.commits(_COMMITS_TO_SEARCH)
+        writers = (commit.writer for commit in commits if commit.writer is not None and not commit.rearranges)
+        return next(writers, None) == self._fence.writer_id
 
     def refresh(self) -> None:
         """Move the writer's handle to the newest version of the table.
@@ -82,6 +90,19 @@ class TableWriter:
         self._table.sync()
         self._committed.clear()
         self.last_info = newest_info(self._table)
+
+    def resolve_last_commit(self) -> None:
+        """If the last commit raised an error, find out whether it was applied.
+
+        Must be called before another commit that contains the same rows. Otherwise, the writer would take the earlier
+        commit for the new one. Raises FencedLeaderError if another writer has committed since, and TableStoreError.
+        """
+        if self._is_in_doubt:
+            known = self.version
+            self._table.refresh()
+            self._fence.commits_after(known, "the outcome of the last commit was unknown")
+            self._committed.clear()
+            self._is_in_doubt = False
 
     def newest_batch(self, app_id: str) -> int:
         """Return the highest batch id that the query `app_id` has committed to this table; -1 if there is none.
@@ -146,6 +167,11 @@ class TableWriter:
 
     def _commit(self, commit: Callable[[Stamp], None], app_id: str, version: int) -> None:
         self._fence.raise_if_fenced()
+        self._is_in_doubt = True
+        self._commit_until_known(commit, app_id, version)
+        self._is_in_doubt = False
+
+    def _commit_until_known(self, commit: Callable[[Stamp], None], app_id: str, version: int) -> None:
         while True:
             known = self.version
             try:

@@ -149,7 +149,9 @@ class ManagedPartition:
         self.log = log
         end_offset = log.log_end_offset
         if config.read_committed:
-            end_offset = self.window.end_offset if log.last_stable_offset is None else log.last_stable_offset
+            # The window may end after the log, because of reserved offsets.
+            known_end = min(self.window.end_offset, log.log_end_offset)
+            end_offset = known_end if log.last_stable_offset is None else log.last_stable_offset
         self._replay(self.window.move_log_end(end_offset))
         self._replay(self.window.move_log_start(log.log_start_offset))
 
