@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -64,6 +64,12 @@ class Poll:
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {} if self.is_silent else dict.fromkeys(partitions, 1)
+
+    def leader_epochs(self, _partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+    def epoch_ends(self, _epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {}
 
 
 def test_no_time_is_safe_until_all_leaders_respond() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,12 @@ class Brokers:
         return dict.fromkeys(partitions, 0)
 
     starts = ends
+
+    def leader_epochs(self, _partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+    def epoch_ends(self, _epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {}
 
 
 class Source:

@@ -123,8 +123,10 @@ class RequestClock:
             self._starts |= {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
             self._starts_ms = now_ms
         ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
-        if is_counted and len(ends) == len(self._partitions):
-            self._clock.observe(now_ms, ends)  # otherwise there may be requests that no sample covers
+        is_complete = is_counted and len(ends) == len(self._partitions)
+        if is_complete and (log_ends := self._log_ends()) is not None:
+            # Otherwise there may be requests that no sample covers.
+            self._clock.observe(now_ms, {p: max(end, log_ends.get(p, 0)) for p, end in ends.items()})
         empty = self._partitions_without_rows(now_ms, positions, ends)
         read = self._read(positions)
         return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
@@ -166,6 +168,17 @@ class RequestClock:
         if self._waiter is not None:
             self._waiter.close()
             self._waiter = None
+
+    def _log_ends(self) -> dict[int, int] | None:
+        """Return the ends of the leaders' logs; None if a leader did not respond.
+
+        `LogPoll.ends` returns high watermarks. A row that a follower has not copied yet has its append time already,
+        but is not below the high watermark. A leader returns the end of its log as the end of its own epoch. The result
+        lacks partitions of brokers that return no epochs (before Kafka 2.1).
+        """
+        epochs = self._poll.leader_epochs(self._partitions)
+        ends = self._poll.epoch_ends(epochs)
+        return {tp.partition: end for tp, end in ends.items()} if len(ends) == len(epochs) else None
 
     def _count_partitions(self) -> bool:
         """Fetch the topic's partitions, store new ones, and return whether the topic exists.
