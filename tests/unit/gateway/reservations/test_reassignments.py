@@ -203,6 +203,22 @@ def test_records_for_a_member_that_left_meanwhile_are_returned() -> None:
     run(scenario)
 
 
+def test_records_for_a_member_that_left_and_joined_again_are_returned() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = holder(gateway)
+        other = gateway.member("m2")
+        appended = gateway.job.delay_next(ReassignRequest)
+        outcome = acknowledge(gateway, part, (0, 3, RELEASE))
+        gateway.leases.end("group", "m2")
+        gateway.leases.get_or_create("group", "m2").extend(SESSION_MS)
+        appended.set_result(40)
+        assert await outcome == SUCCESS
+        assert held(other) == []
+        assert [row.member_id for row in gateway.rows(UnacquireRequest)] == ["m2"]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("level", list(IsolationLevel))
 def test_records_are_read_with_the_isolation_level_of_the_group(level: IsolationLevel) -> None:
     async def scenario(gateway: Gateway) -> None:
