@@ -72,7 +72,7 @@ class AsyncShareConsumer(HandlesRecords):
         self.callbacks = CommitCallbackRunner()
         #: One list per waiting `commit_sync` call. Each new result is appended to all of these lists.
         self._commits: list[list[AcknowledgeResult]] = []
-        self._is_polling = self._is_woken = self._is_closed = False
+        self._is_woken = self._is_closed = False
         #: `decoding_caller` runs the deserializers. `callback_caller` runs the commit callback.
         self.decoding_caller = self.callback_caller = LoopCaller()
         if topics:
@@ -405,15 +405,16 @@ class AsyncShareConsumer(HandlesRecords):
     @contextlib.contextmanager
     def _polling(self) -> Iterator[None]:
         self._check_open()
-        if self._is_polling:
+        membership = self._core.membership
+        if membership.is_polling:
             raise ConcurrentUseError("another poll is in progress")
         self._bind()
-        self._is_polling = self._core.membership.is_polling = True
+        membership.is_polling = True
         try:
             yield
         finally:
-            self._is_polling = self._core.membership.is_polling = False
-            self._core.membership.note_poll(self.clock.now_ms())
+            membership.is_polling = False
+            membership.note_poll(self.clock.now_ms())
 
     def _bind(self) -> None:
         """Bind the consumer to the running event loop, and start the heartbeats.

@@ -43,7 +43,7 @@ def free_ports(count: int) -> range:
             first = firsts[(_START + place) % len(firsts)]
             ports = range(first, first + count)
             if _chosen.isdisjoint(ports) and _lock(ports):
-                if all(map(_is_free, ports)):
+                if all(map(is_free, ports)):
                     _chosen.update(ports)
                     return ports
                 fcntl.lockf(_lock_file(), fcntl.LOCK_UN, count, first)
@@ -70,7 +70,8 @@ def _lock_file() -> int:
     return os.open(_LOCK_PATH, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether no server listens on a port of this machine, whoever the port belongs to."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

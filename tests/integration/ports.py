@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.testing.ports import HOST
+from sharegroup.testing.ports import is_free
 
 _LOCK = Path(tempfile.gettempdir()) / f"sharegroup-named-ports-{os.getuid()}.lock"
 
@@ -24,10 +23,6 @@ def named_ports(*ports: int) -> Iterator[None]:
     with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for port in ports:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError:
-                    pytest.skip(f"port {port} is taken")
+            if not is_free(port):
+                pytest.skip(f"port {port} is taken")
         yield

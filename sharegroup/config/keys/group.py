@@ -125,6 +125,12 @@ class GroupConfig:
             merged[field.name] = getattr(job, field.name) if own is None else own
         return cls(**merged)
 
+    def lock_duration_ms(self, is_static: bool) -> int:
+        """Return how long the locks of a member last, which is longer for static members if so configured."""
+        if not is_static:
+            return self.record_lock_duration_ms
+        return max(self.record_lock_duration_ms, self.static_record_lock_duration_ms)
+
     def to_json(self) -> dict[str, object]:
         """Return a flat dict for `json.dumps`. `from_json` converts this dict back to an equal config."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -113,9 +113,7 @@ class Reassignments:
         valid_until_ms: int,
     ) -> Reassignment | None:
         receiver = assignment.member
-        lock_ms = config.record_lock_duration_ms
-        if receiver.is_static:
-            lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
+        lock_ms = config.lock_duration_ms(receiver.is_static)
         receiver_lease = self._delivery.lease(receiver)
         valid_until_ms = min(valid_until_ms, receiver_lease.deadline_ms - 1)
         acquired = _within(released, assignment.ranges)

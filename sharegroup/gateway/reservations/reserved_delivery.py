@@ -140,17 +140,18 @@ class ReservedDelivery:
         unsent, self._unsent = self._unsent, []
         for row in unsent:
             self._append_unreserve(row)
+        before = len(self._partitions)
         for partition in list(self._partitions.values()):
             if now_ms >= partition.quiet_until_ms:
                 self._upkeep(partition, now_ms)
         self._renew_leases(now_ms)
-        self._forget_leases()
+        if len(self._partitions) < before:
+            self._forget_leases()
 
     def _forget_leases(self) -> None:
         """Remove the leases of members of groups of which this gateway serves no share-partition any more."""
-        if self._leases_of:
-            served = {key.group_id for key in self._partitions}
-            self._leases_of = {group: leases for group, leases in self._leases_of.items() if group in served}
+        served = {key.group_id for key in self._partitions}
+        self._leases_of = {group: leases for group, leases in self._leases_of.items() if group in served}
 
     def _upkeep(self, partition: ReservedPartition, now_ms: int) -> None:
         is_waiting = bool(self._waiting(partition, now_ms))
@@ -385,10 +386,7 @@ class ReservedDelivery:
         Returns False if the row cannot be sent. The offsets then stay unused.
         """
         reservation, member = partition.reservation, assignment.member
-        config = self._group_configs.group_config(partition.key.group_id)
-        lock_ms = config.record_lock_duration_ms
-        if member.is_static:
-            lock_ms = max(lock_ms, config.static_record_lock_duration_ms)
+        lock_ms = self._group_configs.group_config(partition.key.group_id).lock_duration_ms(member.is_static)
         own_lease, lease = self._own_lease(partition.key.group_id), self._assigned.lease(member)
         valid_until_ms = min(own_lease.end_ms, lease.deadline_ms - 1)
         row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)

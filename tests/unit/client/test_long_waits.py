@@ -13,7 +13,7 @@ from sharegroup.client import AsyncShareConsumer, IllegalStateError
 from sharegroup.client.connector import UpstreamUnavailableError
 from sharegroup.client.testing import RecordState
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
-from tests.harness.event_loop import until
+from tests.harness.event_loop import settle, until
 from tests.unit.client.members import MEMBER, PATIENCE_S, group_of
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
 
@@ -86,7 +86,7 @@ def test_iteration_that_waits_longer_than_the_poll_interval_stays_in_its_group()
             task = await waiting(consumer, aiter(consumer))
             for _ in range(30):
                 group.advance(1_000)
-                await asyncio.sleep(0.001)
+                await settle()
             group.produce("orders", b"0")
             assert (await task).value == b"0"
 

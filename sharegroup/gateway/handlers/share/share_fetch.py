@@ -287,7 +287,5 @@ class ShareApis:
         return response.build(self._lock_timeout_ms(context.session.key))
 
     def _lock_timeout_ms(self, process: SessionKey) -> int:
-        config = self._group_configs.group_config(process.group_id)
-        if not self._identities.get(process).is_static:
-            return config.record_lock_duration_ms
-        return max(config.record_lock_duration_ms, config.static_record_lock_duration_ms)
+        is_static = self._identities.get(process).is_static
+        return self._group_configs.group_config(process.group_id).lock_duration_ms(is_static)
